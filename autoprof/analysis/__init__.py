@@ -1,0 +1,1 @@
+"""Offline: trace files to answers. Imports no torch."""

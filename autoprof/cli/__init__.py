@@ -1,0 +1,51 @@
+"""The ``autoprof`` command: one module per command, each with ``HELP``, ``configure`` and ``run``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from typing import Protocol, cast
+
+COMMANDS = ("settings", "traces")
+
+
+class CommandError(Exception):
+    """A mistake that a person can make; the message is the one line they see."""
+
+
+class Command(Protocol):
+    """What a command module provides."""
+
+    HELP: str
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the command's arguments."""
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Do the work and return the exit status; raises :class:`CommandError`."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command and return its exit status."""
+    from autoprof import __version__
+
+    parser = argparse.ArgumentParser(
+        prog="autoprof",
+        description="Profile an unmodified Accelerate job: ACCELPROF_ENABLE=1 accelerate launch train.py",
+    )
+    parser.add_argument("--version", action="version", version=f"accelerate-autoprof {__version__}")
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    modules = {}
+    for name in COMMANDS:
+        module = modules[name] = cast(Command, importlib.import_module(f"autoprof.cli.{name}"))
+        module.configure(subparsers.add_parser(name, help=module.HELP, description=module.HELP))
+    args = parser.parse_args(argv)
+    try:
+        return modules[args.command].run(args)
+    except CommandError as error:
+        print(f"autoprof {args.command}: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        sys.stderr.close()  # keeps the interpreter from complaining about the pipe a second time
+        return 141
