@@ -7,6 +7,7 @@ A setting is one row of :class:`Settings`. Values come from the environment, the
 from __future__ import annotations
 
 import difflib
+import itertools
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -109,7 +110,7 @@ def _parse_span(text: str) -> tuple[int, int]:
 
 def _parse_steps(text: str) -> tuple[tuple[int, int], ...]:
     spans = tuple(_parse_span(part) for part in text.split(",")) if text else ()
-    if any(later[0] <= earlier[1] for earlier, later in zip(spans, spans[1:], strict=False)):
+    if any(later[0] <= earlier[1] for earlier, later in itertools.pairwise(spans)):
         raise ValueError
     return spans
 
@@ -179,7 +180,7 @@ def _row(  # the type of the default is the type of the attribute
     kind: Kind[Any], default: T, written: str, help: str, *, example: str, unit: str = ""
 ) -> T:
     row = {"kind": kind, "default": written, "unit": unit, "help": help, "example": example}
-    return field(default=default, metadata=row)  # type: ignore[return-value]
+    return field(default=default, metadata=row)
 
 
 @dataclass(frozen=True)
@@ -220,7 +221,12 @@ class Settings:
     )
     active: int = _row(_whole_number(1), 3, "3", "Steps each capture records.", unit="steps", example="5")
     repeat: int = _row(
-        _whole_number(0), 1, "1", "Cycles of the schedule; 0 repeats it to the end.", unit="cycles", example="10"
+        _whole_number(0),
+        1,
+        "1",
+        "Cycles of the schedule; 0 repeats it to the end.",
+        unit="cycles",
+        example="10",
     )
     skip_first_wait: bool = _row(
         FLAG, False, "0", "Leaves out the wait of the first cycle, as torch's schedule does.", example="1"
@@ -260,10 +266,18 @@ class Settings:
         FLAG, False, "0", "Records Python call stacks. Slows every operator down.", example="1"
     )
     with_flops: bool = _row(
-        FLAG, False, "0", "Estimates floating-point operations of matrix products and convolutions.", example="1"
+        FLAG,
+        False,
+        "0",
+        "Estimates floating-point operations of matrix products and convolutions.",
+        example="1",
     )
     with_modules: bool = _row(
-        FLAG, False, "0", "Records the module hierarchy. In torch this works for TorchScript only.", example="1"
+        FLAG,
+        False,
+        "0",
+        "Records the module hierarchy. In torch this works for TorchScript only.",
+        example="1",
     )
     compress: str = _row(
         _choice("gzip", "none"), "gzip", "gzip", "How trace files are compressed.", example="none"
@@ -347,13 +361,13 @@ def resolve(environ: Mapping[str, str]) -> Resolved:
 
     values: dict[str, Any] = {}
     sources = dict.fromkeys(by_name, "default")
-    for name, (text, source) in sorted(given.items()):
+    for name, (written, source) in sorted(given.items()):
         where = "" if source == "environment" else f" in {source}"
         setting = by_name.get(name)
         if setting is None:
             problems.append(_unknown(name, by_name) + where)
             continue
-        text = text.strip()
+        text = written.strip()
         if not text and setting.kind is not FLAG:
             continue  # an empty variable is how a job config says "unset"
         try:

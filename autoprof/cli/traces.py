@@ -26,7 +26,9 @@ def run(args: argparse.Namespace) -> int:
     """Print one line per trace."""
     folder = Path(args.folder)
     if not folder.is_dir():
-        raise CommandError(f"{folder} is not a folder; name a run, or the folder given as ACCELPROF_OUTPUT_DIR")
+        raise CommandError(
+            f"{folder} is not a folder; name a run, or the folder given as ACCELPROF_OUTPUT_DIR"
+        )
     runs = layout.find_runs(folder)
     if not runs:
         raise CommandError(f"no run in {folder}; a job writes one when ACCELPROF_ENABLE=1 is set")

@@ -33,7 +33,7 @@ def rank_file(run: Path, rank: int) -> Path:
 
 def short_host(host: str) -> str:
     """Reduce a host name to what is safe and short enough in a file name."""
-    return re.sub(r"[^A-Za-z0-9-]+", "-", host.split(".")[0])[:40].strip("-") or "host"
+    return re.sub(r"[^A-Za-z0-9-]+", "-", host.partition(".")[0])[:40].strip("-") or "host"
 
 
 @dataclass(frozen=True, order=True)

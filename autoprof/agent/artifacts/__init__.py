@@ -1,0 +1,1 @@
+"""One module per kind of file that a capture can leave."""

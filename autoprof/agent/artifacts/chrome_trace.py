@@ -1,0 +1,81 @@
+"""The Chrome trace of one rank and one capture: checked, compressed and moved into the run directory."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from autoprof.agent.artifacts.strict_json import Damage, strict_pieces
+from autoprof.run.store import temporary_name
+
+
+class Written(NamedTuple):
+    """A file that is in place."""
+
+    path: Path
+    size_bytes: int
+    damage: Damage
+
+
+def write(raw_path: Path, final_path: Path, *, gzip: bool, cut_step: int | None) -> Written:
+    """Turn torch's raw JSON into the file people open, and remove the raw one.
+
+    ``cut_step`` is a step that was under way when the recording stopped; its range is renamed so that
+    readers do not count it as a step.
+
+    Raises:
+        OSError: the run directory cannot be written. The raw file is left where it is.
+        ValueError: the raw file is not a trace. It is left where it is.
+    """
+    damage = Damage()
+    final_path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = temporary_name(final_path)
+    try:
+        with open(raw_path, "rb") as raw, open(temporary, "wb") as out:
+            pieces = _named(strict_pieces(raw, damage), raw_path, final_path, cut_step)
+            for piece in _compressed(pieces) if gzip else pieces:
+                out.write(piece)
+        size_bytes = temporary.stat().st_size
+        os.replace(temporary, final_path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    raw_path.unlink(missing_ok=True)
+    return Written(final_path, size_bytes, damage)
+
+
+def _named(
+    pieces: Iterator[bytes], raw_path: Path, final_path: Path, cut_step: int | None
+) -> Iterator[bytes]:
+    step_name = f'"ProfilerStep#{cut_step}"'.encode()
+    for piece in pieces:
+        named = piece.replace(
+            f'"traceName": "{raw_path}"'.encode(), f'"traceName": "{final_path.name}"'.encode()
+        )
+        if cut_step is not None:
+            named = named.replace(step_name, f'"step {cut_step} (cut short)"'.encode())
+        yield named
+
+
+def _compressed(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    compressor = _gzip_compressor()
+    for piece in pieces:
+        began = time.perf_counter()
+        yield compressor.compress(piece)
+        # Checking holds the GIL; giving as long a time back leaves the training thread in front.
+        time.sleep(min(time.perf_counter() - began, 0.01))
+    yield compressor.flush()
+
+
+def _gzip_compressor() -> Any:
+    """Return a compressor that releases the GIL; 31 asks for the gzip container."""
+    try:
+        from isal import isal_zlib
+
+        return isal_zlib.compressobj(level=2, wbits=31)
+    except ImportError:
+        import zlib
+
+        return zlib.compressobj(level=1, wbits=31)

@@ -1,0 +1,177 @@
+"""When one optimisation step has ended. A pure state machine: events in, ended steps out.
+
+Every event method returns how many steps have ended with it: almost always 0 or 1. It is more where only
+this event shows that earlier ones had been steps already (a second optimizer took over, say), so that the
+count is right even where a boundary is seen late.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+# `backward` without any optimizer step is taken for the step after this many, ...
+_BACKWARDS_WITHOUT_OPTIMIZER = 3
+# ... and after this many where an optimizer exists and may just be accumulating by hand.
+_BACKWARDS_WITH_IDLE_OPTIMIZER = 256
+
+
+class StepParts(NamedTuple):
+    """What one step was made of."""
+
+    wall_s: float
+    wait_s: float
+    """Seconds spent waiting for batches."""
+    optimizer_s: float
+    """Seconds inside the optimizers' ``step``."""
+    micro_steps: int
+    skipped: bool
+    """A gradient scaler skipped the update."""
+
+
+class Pacemaker:
+    """Chooses, among several things that each repeat once per loop, the one that ends the loop.
+
+    Elected is the one that came last before the first one came again. Where the others come round
+    without it (it is gone, or another phase has begun) there is a new election.
+    """
+
+    def __init__(self) -> None:
+        self._elected: int | None = None
+        self._round: list[int] = []
+
+    def beat(self, key: int, *, alone: Callable[[], bool]) -> int:
+        """Take one event of ``key`` and return how many loops have ended.
+
+        ``alone`` says whether nothing else could beat; it is asked only where that matters.
+        """
+        if key == self._elected:
+            if self._round:
+                self._round.clear()
+            return 1
+        if not self._round and alone():
+            self._elected = key
+            return 1
+        self._round.append(key)
+        if key == self._round[0] and len(self._round) > 1:
+            return self._elect(self._round[-2])
+        if self._round.count(key) >= 3:  # the first one has gone for good
+            return self._elect(key)
+        return 0
+
+    def _elect(self, key: int) -> int:
+        ended = self._round.count(key)
+        later = [] if key == self._round[-1] else self._round[-1:]
+        self._elected, self._round = key, later
+        return ended
+
+
+class StepClock:
+    """Counts optimisation steps from events of Accelerate and torch; see the rule for a step in the docs.
+
+    Keys identify optimizers and dataloaders (``id`` will do). ``optimizers`` returns how many optimizers
+    exist in the process.
+    """
+
+    def __init__(
+        self,
+        step_on: str = "auto",
+        *,
+        optimizers: Callable[[], int],
+        now: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._step_on = step_on
+        self._optimizers = optimizers
+        self._now = now
+        self._optimizer_pace = Pacemaker()
+        self._batch_pace = Pacemaker()
+        self._batch_keys: set[int] = set()
+        self._optimizer_stepped = False
+        self._backwards_without_step = 0
+        self._begun_at = now()
+        self._wait_s = 0.0
+        self._optimizer_s = 0.0
+        self._micro_steps = 0
+        self._skipped = False
+        self.steps = 0
+        """Steps that have ended, which is also the number of the step under way."""
+        self.micro_steps = 0
+        self.skipped_steps = 0
+        self.source = ""
+        """What ended the latest step: ``optimizer``, ``backward``, ``micro-step`` or ``batch``."""
+        self.last: StepParts | None = None
+
+    def backward(self, *, synced: bool) -> int:
+        """A backward pass has returned; ``synced`` where it ended an accumulation."""
+        self._micro_steps += 1
+        self.micro_steps += 1
+        if self._step_on == "micro-step":
+            return self._end(1, "micro-step")
+        if self._step_on != "auto" or self._optimizer_stepped or not synced:
+            return 0
+        self._backwards_without_step += 1
+        if self.source == "backward":
+            return self._end(1, "backward")
+        patience = _BACKWARDS_WITH_IDLE_OPTIMIZER if self._optimizers() else _BACKWARDS_WITHOUT_OPTIMIZER
+        if self._backwards_without_step < patience:
+            return 0
+        return self._end(self._backwards_without_step, "backward")
+
+    def optimizer_step(self, key: int, *, synced: bool, skipped: bool = False, seconds: float = 0.0) -> int:
+        """A prepared optimizer's ``step`` has returned after ``seconds``."""
+        self._optimizer_s += seconds
+        if not synced:
+            return 0
+        self._optimizer_stepped = True
+        if skipped:
+            self._skipped = True
+        if self._step_on not in ("auto", "optimizer"):
+            return 0
+        return self._end(self._optimizer_pace.beat(key, alone=self._single_optimizer), "optimizer")
+
+    def foreign_step(self, key: int, *, seconds: float = 0.0) -> int:
+        """The ``step`` of an optimizer that was never prepared has returned after ``seconds``."""
+        return self.optimizer_step(key, synced=True, seconds=seconds)
+
+    def batch_wanted(self, key: int) -> int:
+        """A loop asks a dataloader for its next batch: the work on the one before is done."""
+        if key not in self._batch_keys:
+            return 0
+        self._batch_keys.discard(key)
+        if self._step_on != "batch" and not self._is_inference():
+            return 0
+        return self._end(self._batch_pace.beat(key, alone=lambda: not self._batch_keys), "batch")
+
+    def batch(self, key: int, *, waited_s: float = 0.0) -> None:
+        """A dataloader hands out a batch that the loop waited ``waited_s`` for."""
+        self._batch_keys.add(key)
+        self._wait_s += waited_s
+
+    def _is_inference(self) -> bool:
+        return (
+            self._step_on == "auto"
+            and not self._optimizer_stepped
+            and not self._backwards_without_step
+            and not self._optimizers()
+        )
+
+    def _single_optimizer(self) -> bool:
+        return self._optimizers() <= 1
+
+    def _end(self, ended: int, source: str) -> int:
+        if not ended:
+            return 0
+        now = self._now()
+        self.last = StepParts(
+            now - self._begun_at, self._wait_s, self._optimizer_s, self._micro_steps, self._skipped
+        )
+        if self._skipped:
+            self.skipped_steps += 1
+        self._begun_at = now
+        self._wait_s = self._optimizer_s = 0.0
+        self._micro_steps = 0
+        self._skipped = False
+        self.steps += ended
+        self.source = source
+        return ended

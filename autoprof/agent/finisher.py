@@ -1,0 +1,59 @@
+"""A background thread for everything that need not happen on the training thread.
+
+The thread lives while there is something to do, so that an idle process has none of ours and a fork in
+between copies none.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from autoprof.agent.guard import entry
+
+_QUEUE_LIMIT = 16
+
+
+class Finisher:
+    """Runs jobs one after the other, in order, off the caller's thread."""
+
+    def __init__(self) -> None:
+        self._jobs: deque[Callable[[], None]] = deque()
+        self._changed = threading.Condition()
+        self._working = False
+
+    def submit(self, job: Callable[[], None]) -> bool:
+        """Queue ``job``; ``False`` where the queue is full and the job was not taken."""
+        with self._changed:
+            if len(self._jobs) >= _QUEUE_LIMIT:
+                return False
+            self._jobs.append(job)
+            if self._working:
+                return True
+            self._working = True
+        try:
+            threading.Thread(target=self._work, name="autoprof-finisher", daemon=True).start()
+        except RuntimeError:  # Python 3.12 starts no threads once the interpreter is going down
+            self._work()
+        return True
+
+    def drain(self, timeout_s: float) -> bool:
+        """Wait until every job is done; ``False`` where that took longer than ``timeout_s``."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._working, timeout_s)
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                if not self._jobs:
+                    self._working = False
+                    self._changed.notify_all()
+                    return
+                job = self._jobs.popleft()
+            _run(job)
+
+
+@entry
+def _run(job: Callable[[], None]) -> None:
+    job()

@@ -1,0 +1,70 @@
+"""The one place where a fault of ours is caught: said once, and the agent retires for this process.
+
+Everything that the interpreter, Accelerate or torch may call on us is an *entry point* and carries
+:func:`entry`. Tests walk :data:`ENTRIES` and make each of them raise.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+ENTRIES: dict[str, Callable[..., Any]] = {}
+"""Every entry point by its qualified name."""
+
+_on_fault: Callable[[str, str], None] | None = None
+
+
+def entry(function: F) -> F:
+    """Mark an entry point: what it raises never reaches the caller, who gets ``None`` instead.
+
+    Only :class:`Exception` is caught. ``KeyboardInterrupt`` and ``SystemExit`` are the user's.
+    """
+    name = f"{function.__module__}.{function.__qualname__}".removeprefix("autoprof.agent.")
+
+    @functools.wraps(function)
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001  the one broad catch of the agent
+            fault(name, error)
+            return None
+
+    ENTRIES[name] = guarded
+    return guarded  # type: ignore[return-value]
+
+
+def on_fault(retire: Callable[[str, str], None] | None) -> None:
+    """Set what retires the agent: called with one line for people and the full traceback."""
+    global _on_fault  # noqa: PLW0603  one agent per process, one guard
+    _on_fault = retire
+
+
+def fault(where: str, error: BaseException) -> None:
+    """Report a fault of ours and retire the agent. Never raises."""
+    try:
+        summary = traceback.format_exception_only(type(error), error)[-1].strip()
+        line = f"profiling stops here after a fault of the profiler itself in {where}: {summary}"
+        details = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        if _on_fault is None:
+            say(line)
+        else:
+            _on_fault(line, details)
+    except Exception:  # noqa: BLE001  a fault while reporting a fault: the job matters more
+        return
+
+
+def say(line: str) -> None:
+    """Write one prefixed line to stderr, whatever state that is in."""
+    try:
+        stream = sys.stderr or sys.__stderr__
+        if stream is not None:
+            stream.write(f"autoprof: {line}\n")
+            stream.flush()
+    except (OSError, ValueError):  # closed or full: there is nobody to tell
+        return

@@ -1,0 +1,252 @@
+"""Every patch of Accelerate and torch, and nothing else.
+
+Hooks time what they wrap, tell the agent what happened and pass everything else through. They ask first
+whether Dynamo is tracing: what it inlines must hold nothing of ours but that question, which it folds away.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from types import ModuleType
+from typing import Any
+
+from autoprof.agent.agent import Agent
+from autoprof.settings import resolve
+
+_MARK = "_autoprof_wrapped"
+
+_optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Every optimizer that exists, prepared or not, each once."""
+
+
+class _Nesting(threading.local):
+    """How deep this thread is inside calls whose own optimizer steps are part of them."""
+
+    depth = 0
+
+
+_nesting = _Nesting()
+_agent: Agent | None = None
+_is_compiling: Callable[[], bool] = bool  # torch's own, once torch is there
+
+
+def install(module: ModuleType) -> None:
+    """Patch a module of Accelerate that has just been executed. What is patched already is left alone.
+
+    Raises:
+        SystemExit: a setting cannot be used and ``ACCELPROF_STRICT`` is on.
+    """
+    global _agent, _is_compiling  # noqa: PLW0603  one agent per process
+    if _agent is None:
+        _is_compiling = _find_is_compiling()
+        resolved = resolve(os.environ)
+        if resolved.problems and resolved.settings.strict:
+            raise SystemExit("\n".join(f"autoprof: {problem}" for problem in resolved.problems))
+        _agent = Agent(resolved, _optimizers)
+    if module.__name__ == "accelerate.optimizer":
+        _install_optimizer(module)
+    elif module.__name__ == "accelerate.accelerator":
+        _install_accelerator(module)
+
+
+def _install_optimizer(module: ModuleType) -> None:
+    import torch
+
+    _wrap(module.AcceleratedOptimizer, "__init__", _optimizer_built)
+    _wrap(module.AcceleratedOptimizer, "step", _optimizer_step)
+    base = torch.optim.Optimizer
+    _wrap(base, "_patch_step_function", _torch_optimizer_built)
+    for cls in _subclasses(base):
+        if getattr(cls.__dict__.get("step"), "hooked", False):
+            _wrap_class_step(cls)
+
+
+def _install_accelerator(module: ModuleType) -> None:
+    from accelerate import data_loader
+
+    _wrap(module.Accelerator, "__init__", _accelerator_built)
+    _wrap(module.Accelerator, "backward", _backward)
+    for cls in (data_loader.DataLoaderShard, data_loader.DataLoaderDispatcher):
+        _wrap(cls, "__iter__", _iterate)
+    try:
+        from accelerate.utils.megatron_lm import MegatronEngine
+    except ImportError:  # this Accelerate does not know it
+        return
+    _wrap(MegatronEngine, "train_step", _engine_step)
+
+
+# Wrappers, in wrapt's form.
+
+
+def _accelerator_built(wrapped: Callable[..., Any], _: Any, args: Any, kwargs: Any) -> Any:
+    result = wrapped(*args, **kwargs)
+    if _agent is not None:
+        _agent.accelerator_built()
+    return result
+
+
+def _optimizer_built(wrapped: Callable[..., Any], instance: Any, args: Any, kwargs: Any) -> Any:
+    result = wrapped(*args, **kwargs)
+    _register(getattr(instance, "optimizer", instance))
+    return result
+
+
+def _torch_optimizer_built(wrapped: Callable[..., Any], instance: Any, args: Any, kwargs: Any) -> Any:
+    result = wrapped(*args, **kwargs)
+    _register(instance)
+    _wrap_class_step(type(instance))
+    return result
+
+
+def _register(optimizer: Any) -> None:
+    try:
+        _optimizers.add(optimizer)
+    except TypeError:  # some engine's optimizer that cannot be referred to weakly
+        return
+
+
+def _backward(wrapped: Callable[..., Any], instance: Any, args: Any, kwargs: Any) -> Any:
+    if _is_compiling():
+        return wrapped(*args, **kwargs)
+    agent = _agent
+    if agent is None or not agent.live:
+        return wrapped(*args, **kwargs)
+    synced = instance.sync_gradients
+    _nesting.depth += 1
+    try:
+        with _range(agent, "Accelerator.backward"):
+            result = wrapped(*args, **kwargs)
+    finally:
+        _nesting.depth -= 1
+    kind = instance.distributed_type.value
+    if kind == "MEGATRON_LM":  # accelerate/accelerator.py: does nothing; the engine's train_step is the step
+        return result
+    agent.backward(synced)
+    if kind == "DEEPSPEED" and synced:  # accelerate/utils/deepspeed.py: the engine has stepped in there
+        engine = instance.deepspeed_engine_wrapped.engine
+        agent.optimizer_step(id(engine), True, False, 0.0)
+    return result
+
+
+def _optimizer_step(wrapped: Callable[..., Any], instance: Any, args: Any, kwargs: Any) -> Any:
+    if _is_compiling():
+        return wrapped(*args, **kwargs)
+    agent = _agent
+    if agent is None or not agent.live or _nesting.depth:
+        return wrapped(*args, **kwargs)
+    synced = instance.gradient_state.sync_gradients
+    _nesting.depth += 1
+    began = time.perf_counter()
+    try:
+        with _range(agent, "AcceleratedOptimizer.step"):
+            result = wrapped(*args, **kwargs)
+    finally:
+        _nesting.depth -= 1
+    seconds = time.perf_counter() - began
+    agent.optimizer_step(id(instance.optimizer), synced, instance.step_was_skipped, seconds)
+    return result
+
+
+def _engine_step(wrapped: Callable[..., Any], instance: Any, args: Any, kwargs: Any) -> Any:
+    agent = _agent
+    if agent is None or not agent.live:
+        return wrapped(*args, **kwargs)
+    _nesting.depth += 1
+    began = time.perf_counter()
+    try:
+        result = wrapped(*args, **kwargs)
+    finally:
+        _nesting.depth -= 1
+    agent.optimizer_step(id(instance), True, False, time.perf_counter() - began)
+    return result
+
+
+def _iterate(wrapped: Callable[..., Any], instance: Any, args: Any, kwargs: Any) -> Any:
+    iterator = wrapped(*args, **kwargs)
+    agent = _agent
+    if agent is None or not agent.live:
+        return iterator
+    return _batches(agent, id(instance), iterator)
+
+
+def _batches(agent: Agent, key: int, iterator: Iterator[Any]) -> Iterator[Any]:
+    while True:
+        agent.batch_wanted(key)
+        began = time.perf_counter()
+        try:
+            batch = next(iterator)
+        except StopIteration:
+            return
+        agent.batch(key, time.perf_counter() - began)
+        yield batch
+        del batch  # the loader drops its own reference here too, before it fetches the next one
+
+
+# An optimizer's class is wrapped by a plain function: a learning-rate scheduler takes `step.__func__` and
+# calls that (torch/optim/lr_scheduler.py), which on a wrapt object is what lies below the wrapper.
+
+
+def _wrap_class_step(cls: type[Any]) -> None:
+    step = cls.step
+    if getattr(step, _MARK, False):
+        return
+
+    @functools.wraps(step)
+    def foreign_step(*args: Any, **kwargs: Any) -> Any:
+        if _is_compiling():
+            return step(*args, **kwargs)
+        agent = _agent
+        if agent is None or not agent.live or _nesting.depth:
+            return step(*args, **kwargs)
+        _nesting.depth += 1
+        began = time.perf_counter()
+        try:
+            result = step(*args, **kwargs)
+        finally:
+            _nesting.depth -= 1
+        agent.foreign_step(id(args[0]), time.perf_counter() - began)
+        return result
+
+    setattr(foreign_step, _MARK, True)
+    cls.step = foreign_step
+
+
+# Tools.
+
+
+def _wrap(owner: type[Any], name: str, wrapper: Callable[..., Any]) -> None:
+    import wrapt
+
+    if isinstance(owner.__dict__.get(name), wrapt.FunctionWrapper):
+        return
+    wrapt.wrap_function_wrapper(owner, name, wrapper)
+
+
+def _subclasses(cls: type[Any]) -> Iterator[type[Any]]:
+    for child in cls.__subclasses__():
+        yield child
+        yield from _subclasses(child)
+
+
+def _range(agent: Agent, name: str) -> AbstractContextManager[Any]:
+    if not agent.recording:
+        return _NO_RANGE
+    import torch
+
+    return torch.profiler.record_function(name)  # type: ignore[no-any-return]
+
+
+_NO_RANGE = nullcontext()
+
+
+def _find_is_compiling() -> Callable[[], bool]:
+    import torch
+
+    found = getattr(getattr(torch, "compiler", None), "is_compiling", None)
+    return found or (lambda: False)  # an older torch

@@ -1,0 +1,241 @@
+"""Drives torch.profiler over one capture, on the training thread, and leaves the raw trace on local disk."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autoprof.agent.identity import Identity, has_process_group
+from autoprof.agent.plan import Action, Capture
+from autoprof.settings import ACTIVITY_NAMES, Settings
+
+
+class CannotRecord(Exception):
+    """This capture cannot be recorded; the message says why in one line."""
+
+
+@dataclass
+class RawTrace:
+    """What a capture leaves for the finisher."""
+
+    path: Path
+    """The JSON as torch wrote it, in the scratch folder."""
+    capture: Capture
+    first: int
+    """First step recorded; later than planned where the capture began late."""
+    last: int
+    """Last step recorded whole; before ``first`` if none was."""
+    partial: bool
+    cut_step: int | None
+    """A step that was under way when the recording stopped."""
+    time_ns: int
+    start_s: float
+    """Seconds the training thread was blocked when the recording began."""
+    stop_s: float
+    """Seconds the training thread was blocked when it ended, writing included."""
+
+
+class Recorder:
+    """One capture of one rank: made at its warmup, dropped after it."""
+
+    def __init__(self, capture: Capture, settings: Settings, identity: Identity) -> None:
+        self.capture = capture
+        self.thread = threading.get_ident()
+        self._settings = settings
+        self._identity = identity
+        self._profile: Any = None
+        self._step = -1
+        self._first = capture.first
+        self._start_s = 0.0
+
+    @property
+    def recording(self) -> bool:
+        """Whether the step under way is being kept."""
+        return self._profile is not None and self._step >= self._first
+
+    def start(self, step: int) -> None:
+        """Start with ``step``, which may lie anywhere in the capture.
+
+        Raises:
+            CannotRecord: another profiler is running, or none of the activities is there.
+        """
+        import torch
+
+        if torch.autograd._profiler_enabled():
+            raise CannotRecord("another profiler is running in this process")
+        began = time.perf_counter()
+        self._step = step
+        self._first = max(step, self.capture.first)
+        self._profile = torch.profiler.profile(
+            activities=[getattr(torch.profiler.ProfilerActivity, name) for name in self._activities()],
+            # torch asks once for step 0 when the object is made, before `step_num` can be set.
+            schedule=lambda number: self._torch_action(number or step),
+            record_shapes=self._settings.record_shapes,
+            profile_memory=self._settings.profile_memory,
+            with_stack=self._settings.with_stack,
+            with_flops=self._settings.with_flops,
+            with_modules=self._settings.with_modules,
+            **self._experimental(),
+        )
+        self._profile.step_num = step
+        self._preset()
+        self._profile.start()
+        self._start_s += time.perf_counter() - began
+
+    def advance(self, step: int) -> None:
+        """Begin ``step``, which lies in the capture; the ones before it have ended."""
+        began = time.perf_counter()
+        if self._step < self._first <= step and has_process_group():
+            # torch knows more about the group than the preset does; it may have come up since.
+            self._profile.preset_metadata.pop("distributedInfo", None)
+        self._profile.step_num = step - 1
+        self._profile.step()
+        if self._step < self._first <= step:
+            self._start_s += time.perf_counter() - began
+        self._step = step
+
+    def stop(self, *, step: int, scratch: Path, whole: bool) -> RawTrace | None:
+        """Stop while ``step`` is the step under way and write the raw trace into ``scratch``.
+
+        ``whole`` says that ``step`` is the one after the capture, none of which was recorded. Returns
+        ``None`` where nothing had been recorded yet.
+
+        Raises:
+            OSError: the trace could not be written.
+        """
+        began = time.perf_counter()
+        profile, self._profile = self._profile, None
+        recorded = self._step >= self._first
+        last = step - 1
+        try:
+            if recorded:
+                profile.add_metadata_json("autoprof", json.dumps(self._metadata(last, partial=not whole)))
+            profile.stop()
+            if not recorded:
+                return None
+            time_ns = time.time_ns()
+            path = scratch / f"autoprof-{self._identity.pid}-{time_ns}.json"
+            profile.export_chrome_trace(str(path))
+            if not path.is_file():  # torch logs a failed export and goes on
+                raise OSError(f"torch could not write {path}")
+        finally:
+            _release(profile)
+        return RawTrace(
+            path=path,
+            capture=self.capture,
+            first=self._first,
+            last=last,
+            partial=not whole or self._first > self.capture.first,
+            cut_step=None if whole else step,
+            time_ns=time_ns,
+            start_s=self._start_s,
+            stop_s=time.perf_counter() - began,
+        )
+
+    def _torch_action(self, step: int) -> Any:
+        from torch.profiler import ProfilerAction
+
+        return {
+            Action.IDLE: ProfilerAction.NONE,
+            Action.WARMUP: ProfilerAction.WARMUP,
+            Action.RECORD: ProfilerAction.RECORD,
+            Action.SAVE: ProfilerAction.RECORD_AND_SAVE,
+        }[self.capture.action(step)]
+
+    def _activities(self) -> list[str]:
+        present, _ = present_activities(self._settings)
+        if not present:
+            raise CannotRecord("none of the activities asked for exists on this machine")
+        return [torch_activity(name) for name in present]
+
+    def _experimental(self) -> dict[str, Any]:
+        """Ask torch for the trace alone, without building its Python event list, where it can do that."""
+        if self._settings.with_stack:  # torch/profiler/profiler.py: incompatible
+            return {}
+        try:
+            from torch._C._profiler import _ExperimentalConfig
+
+            return {"experimental_config": _ExperimentalConfig(trace_only=True)}
+        except (ImportError, TypeError):  # an older torch
+            return {}
+
+    def _preset(self) -> None:
+        if not has_process_group():
+            info = {"rank": self._identity.rank, "world_size": self._identity.world_size}
+            self._profile.preset_metadata_json("distributedInfo", json.dumps(info))
+
+    def _metadata(self, last: int, *, partial: bool) -> dict[str, Any]:
+        import torch
+
+        from autoprof import __version__
+        from autoprof.settings import describe
+
+        me = self._identity
+        return {
+            "run_id": me.run_id,
+            "rank": me.rank,
+            "world_size": me.world_size,
+            "local_rank": me.local_rank,
+            "node": me.node,
+            "host": me.host,
+            "pid": me.pid,
+            "first_step": self._first,
+            "last_step": last,
+            "planned_steps": [self.capture.first, self.capture.last],
+            "partial": partial,
+            "settings": describe(self._settings),
+            "versions": {"autoprof": __version__, "torch": torch.__version__},
+        }
+
+
+def _release(profile: Any) -> None:
+    """Break torch's reference cycles: where a job switches the garbage collector off they would stay."""
+    profile.action_map = {}
+    profile.schedule = None
+    profile.profiler = None
+
+
+def torch_activity(name: str) -> str:
+    """Return torch's attribute name of an activity: ``cpu`` is ``ProfilerActivity.CPU``."""
+    return "PrivateUse1" if name == "privateuse1" else name.upper()
+
+
+def present_activities(settings: Settings) -> tuple[list[str], list[str]]:
+    """Return the activities to record and those that were asked for and are absent."""
+    import torch
+
+    supported = {activity.name.lower() for activity in torch.profiler.supported_activities()}
+    present = [name for name in ACTIVITY_NAMES if name in supported and _has_device(name)]
+    if not settings.activities:
+        return present, []
+    return (
+        [name for name in settings.activities if name in present],
+        [name for name in settings.activities if name not in present],
+    )
+
+
+def _has_device(name: str) -> bool:
+    """Say whether the device is there: a CUDA build of torch lists CUDA on a machine without a GPU."""
+    import torch
+
+    if name == "cpu":
+        return True
+    if name == "privateuse1":
+        name = torch.utils.backend_registration._get_privateuse1_backend_name()
+    backend = getattr(torch, name, None)
+    available = getattr(backend, "is_available", None)
+    return bool(available and available())
+
+
+def scratch_folder(settings: Settings) -> Path:
+    """Return the node-local folder for raw traces."""
+    import tempfile
+
+    folder = Path(settings.scratch_dir or tempfile.gettempdir())
+    os.makedirs(folder, exist_ok=True)
+    return folder
