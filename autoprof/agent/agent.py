@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import weakref
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
@@ -50,6 +51,9 @@ class Agent:
         self._missed: list[str] = []
         self._faults: list[dict[str, Any]] = []
         self._step_source_said = False
+        self._foreign_profilers: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._aside_said = False
+        self._begun: set[int] = set()  # first steps of captures that have left a trace
         guard.on_fault(self._fault)
 
     # Events, each sent by a hook on the thread that trains.
@@ -94,6 +98,11 @@ class Agent:
             self._stepped()
 
     @entry
+    def step_compiled(self) -> None:
+        """Dynamo has taken an optimizer's ``step`` into a graph."""
+        self._clock.step_compiled = True
+
+    @entry
     def batch_wanted(self, key: int) -> None:
         """A loop asks a prepared dataloader for its next batch."""
         if not self._asleep and self._clock.batch_wanted(key):
@@ -105,6 +114,22 @@ class Agent:
         if self._asleep and not self._wake():
             return
         self._clock.batch(key, waited_s=waited_s)
+
+    @entry
+    def profiler_starting(self, profiler: Any) -> None:
+        """A profiler of the script's own is about to start. torch runs one at a time: ours makes way."""
+        self._foreign_profilers.add(profiler)
+        if self._recorder is None:
+            return
+        if self._recorder.thread != threading.get_ident():
+            self._miss(f"{self._recorder.capture} cut short: the script profiles itself on another thread")
+        self._end_capture(whole=False)
+        self._attention = 0
+
+    @entry
+    def profiler_stopped(self, profiler: Any) -> None:
+        """A profiler of the script's own has stopped."""
+        self._foreign_profilers.discard(profiler)
 
     # Waking up.
 
@@ -197,10 +222,14 @@ class Agent:
 
     def _say_step_source(self) -> None:
         self._step_source_said = True
-        if self._clock.source == "backward" and self._speaks():
+        if not self._speaks():
+            return
+        if self._clock.source == "backward":
             self._say_info(
                 "no optimizer steps through torch or Accelerate; counting backward passes as steps"
             )
+        elif self._clock.step_compiled:
+            self._say_info("the optimizer steps inside compiled code; counting batches as steps")
 
     def _turn(self) -> None:
         """Do what the plan says at the start of the step that is now under way."""
@@ -231,6 +260,10 @@ class Agent:
             self._attention = capture.warmup_from
             return
         self._attention = step + 1
+        if self._script_is_profiling():
+            if step == capture.last:
+                self._missed.append(f"{capture} not recorded, or not whole: the script was profiling itself")
+            return
         fresh = Recorder(capture, self._settings, self._me())
         try:
             fresh.start(step)
@@ -241,6 +274,18 @@ class Agent:
         self._recorder = fresh
         self._attention = 0
         self.recording = fresh.recording
+
+    def _script_is_profiling(self) -> bool:
+        import torch
+
+        # The second question finds a profiler that started before the hooks were in place.
+        if not self._foreign_profilers and not torch.autograd._profiler_enabled():
+            return False
+        if not self._aside_said:
+            self._aside_said = True
+            if self._speaks():
+                self._say_info("standing aside while the script profiles itself")
+        return True
 
     def _end_capture(self, *, whole: bool) -> None:
         """Stop the recorder on its own thread and hand what it has to the finisher."""
@@ -266,7 +311,10 @@ class Agent:
         me, run_dir = self._me(), self._run()
         gzip = self._settings.compress == "gzip"
         name = layout.trace_name(me.rank, me.host, me.pid, raw.time_ns, gzip=gzip)
-        final = layout.capture_dir(run_dir, raw.capture.first) / name
+        # What follows an interruption is a capture of its own: readers take one trace per rank and folder.
+        first = raw.first if raw.capture.first in self._begun else raw.capture.first
+        self._begun.add(raw.capture.first)
+        final = layout.capture_dir(run_dir, first) / name
         try:
             written = chrome_trace.write(raw.path, final, gzip=gzip, cut_step=raw.cut_step)
         except (OSError, ValueError) as error:

@@ -94,6 +94,10 @@ class StepClock:
         self._optimizer_s = 0.0
         self._micro_steps = 0
         self._skipped = False
+        self._worked = False
+        self.step_compiled = False
+        """Set when an optimizer's step has gone into compiled code, where no event shows it: until one does,
+        batches that pass without any other event are the steps."""
         self.steps = 0
         """Steps that have ended, which is also the number of the step under way."""
         self.micro_steps = 0
@@ -104,6 +108,7 @@ class StepClock:
 
     def backward(self, *, synced: bool) -> int:
         """A backward pass has returned; ``synced`` where it ended an accumulation."""
+        self._worked = True
         self._micro_steps += 1
         self.micro_steps += 1
         if self._step_on == "micro-step":
@@ -120,6 +125,8 @@ class StepClock:
 
     def optimizer_step(self, key: int, *, synced: bool, skipped: bool = False, seconds: float = 0.0) -> int:
         """A prepared optimizer's ``step`` has returned after ``seconds``."""
+        self._worked = True
+        self.step_compiled = False
         self._optimizer_s += seconds
         if not synced:
             return 0
@@ -139,7 +146,9 @@ class StepClock:
         if key not in self._batch_keys:
             return 0
         self._batch_keys.discard(key)
-        if self._step_on != "batch" and not self._is_inference():
+        unseen_step = self.step_compiled and self._step_on == "auto" and not self._worked
+        self._worked = False
+        if self._step_on != "batch" and not unseen_step and not self._is_inference():
             return 0
         return self._end(self._batch_pace.beat(key, alone=lambda: not self._batch_keys), "batch")
 

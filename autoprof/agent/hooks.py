@@ -1,7 +1,7 @@
 """Every patch of Accelerate and torch, and nothing else.
 
 Hooks time what they wrap, tell the agent what happened and pass everything else through. They ask first
-whether Dynamo is tracing: what it inlines must hold nothing of ours but that question, which it folds away.
+whether Dynamo is tracing (see dynamo.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 from typing import Any
 
+from autoprof.agent import dynamo, guard
 from autoprof.agent.agent import Agent
+from autoprof.agent.recorder import driving
 from autoprof.settings import resolve
 
 _MARK = "_autoprof_wrapped"
@@ -45,6 +47,7 @@ def install(module: ModuleType) -> None:
     global _agent, _is_compiling  # noqa: PLW0603  one agent per process
     if _agent is None:
         _is_compiling = _find_is_compiling()
+        _hide_from_dynamo()
         resolved = resolve(os.environ)
         if resolved.problems and resolved.settings.strict:
             raise SystemExit("\n".join(f"autoprof: {problem}" for problem in resolved.problems))
@@ -60,6 +63,12 @@ def _install_optimizer(module: ModuleType) -> None:
 
     _wrap(module.AcceleratedOptimizer, "__init__", _optimizer_built)
     _wrap(module.AcceleratedOptimizer, "step", _optimizer_step)
+    profiler = torch.autograd.profiler
+    _wrap(profiler.profile, "_prepare_trace", _profiler_starting)
+    for cls in (profiler.emit_nvtx, profiler.emit_itt):
+        _wrap(cls, "__enter__", _profiler_starting)
+    for cls in (profiler.profile, profiler.emit_nvtx, profiler.emit_itt):
+        _wrap(cls, "__exit__", _profiler_stopped)
     base = torch.optim.Optimizer
     _wrap(base, "_patch_step_function", _torch_optimizer_built)
     for cls in _subclasses(base):
@@ -79,6 +88,31 @@ def _install_accelerator(module: ModuleType) -> None:
     except ImportError:  # this Accelerate does not know it
         return
     _wrap(MegatronEngine, "train_step", _engine_step)
+
+
+def _hide_from_dynamo() -> None:
+    for hook in (
+        _accelerator_built,
+        _optimizer_built,
+        _torch_optimizer_built,
+        _backward,
+        _optimizer_step,
+        _engine_step,
+        _iterate,
+        _batches,
+        _foreign_step,
+    ):
+        dynamo.hide(hook.__code__, callees=False)
+    for event in guard.ENTRIES.values():  # one code object, shared by all
+        dynamo.hide(event.__code__, callees=True)
+
+
+@dynamo.run_while_tracing
+def _note_compiled_step() -> bool:
+    """Runs when Dynamo takes a step into a graph: from then on no hook sees that step."""
+    if _agent is not None:
+        _agent.step_compiled()
+    return True
 
 
 # Wrappers, in wrapt's form.
@@ -136,6 +170,7 @@ def _backward(wrapped: Callable[..., Any], instance: Any, args: Any, kwargs: Any
 
 def _optimizer_step(wrapped: Callable[..., Any], instance: Any, args: Any, kwargs: Any) -> Any:
     if _is_compiling():
+        _note_compiled_step()
         return wrapped(*args, **kwargs)
     agent = _agent
     if agent is None or not agent.live or _nesting.depth:
@@ -188,6 +223,20 @@ def _batches(agent: Agent, key: int, iterator: Iterator[Any]) -> Iterator[Any]:
         del batch  # the loader drops its own reference here too, before it fetches the next one
 
 
+def _profiler_starting(wrapped: Callable[..., Any], instance: Any, args: Any, kwargs: Any) -> Any:
+    if _agent is not None and _agent.live and not driving.ours:
+        _agent.profiler_starting(instance)
+    return wrapped(*args, **kwargs)
+
+
+def _profiler_stopped(wrapped: Callable[..., Any], instance: Any, args: Any, kwargs: Any) -> Any:
+    try:
+        return wrapped(*args, **kwargs)
+    finally:
+        if _agent is not None and _agent.live and not driving.ours:
+            _agent.profiler_stopped(instance)
+
+
 # An optimizer's class is wrapped by a plain function: a learning-rate scheduler takes `step.__func__` and
 # calls that (torch/optim/lr_scheduler.py), which on a wrapt object is what lies below the wrapper.
 
@@ -198,23 +247,29 @@ def _wrap_class_step(cls: type[Any]) -> None:
         return
 
     @functools.wraps(step)
-    def foreign_step(*args: Any, **kwargs: Any) -> Any:
-        if _is_compiling():
-            return step(*args, **kwargs)
-        agent = _agent
-        if agent is None or not agent.live or _nesting.depth:
-            return step(*args, **kwargs)
-        _nesting.depth += 1
-        began = time.perf_counter()
-        try:
-            result = step(*args, **kwargs)
-        finally:
-            _nesting.depth -= 1
-        agent.foreign_step(id(args[0]), time.perf_counter() - began)
-        return result
+    def hooked_step(*args: Any, **kwargs: Any) -> Any:
+        return _foreign_step(step, args, kwargs)
 
-    setattr(foreign_step, _MARK, True)
-    cls.step = foreign_step
+    dynamo.hide(getattr(hooked_step, "__code__"), callees=False)  # noqa: B009  unknown to its type
+    setattr(hooked_step, _MARK, True)
+    cls.step = hooked_step
+
+
+def _foreign_step(step: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    if _is_compiling():
+        _note_compiled_step()
+        return step(*args, **kwargs)
+    agent = _agent
+    if agent is None or not agent.live or _nesting.depth:
+        return step(*args, **kwargs)
+    _nesting.depth += 1
+    began = time.perf_counter()
+    try:
+        result = step(*args, **kwargs)
+    finally:
+        _nesting.depth -= 1
+    agent.foreign_step(id(args[0]), time.perf_counter() - began)
+    return result
 
 
 # Tools.

@@ -6,6 +6,8 @@ import json
 import os
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,24 @@ from autoprof.settings import ACTIVITY_NAMES, Settings
 
 class CannotRecord(Exception):
     """This capture cannot be recorded; the message says why in one line."""
+
+
+class _Driving(threading.local):
+    """Whether this thread is inside torch's profiler on our behalf: hooks on it then look away."""
+
+    ours = False
+
+
+driving = _Driving()
+
+
+@contextmanager
+def _driving() -> Iterator[None]:
+    driving.ours = True
+    try:
+        yield
+    finally:
+        driving.ours = False
 
 
 @dataclass
@@ -62,12 +82,10 @@ class Recorder:
         """Start with ``step``, which may lie anywhere in the capture.
 
         Raises:
-            CannotRecord: another profiler is running, or none of the activities is there.
+            CannotRecord: none of the activities is there.
         """
         import torch
 
-        if torch.autograd._profiler_enabled():
-            raise CannotRecord("another profiler is running in this process")
         began = time.perf_counter()
         self._step = step
         self._first = max(step, self.capture.first)
@@ -84,7 +102,8 @@ class Recorder:
         )
         self._profile.step_num = step
         self._preset()
-        self._profile.start()
+        with _driving():
+            self._profile.start()
         self._start_s += time.perf_counter() - began
 
     def advance(self, step: int) -> None:
@@ -94,7 +113,8 @@ class Recorder:
             # torch knows more about the group than the preset does; it may have come up since.
             self._profile.preset_metadata.pop("distributedInfo", None)
         self._profile.step_num = step - 1
-        self._profile.step()
+        with _driving():
+            self._profile.step()
         if self._step < self._first <= step:
             self._start_s += time.perf_counter() - began
         self._step = step
@@ -115,7 +135,8 @@ class Recorder:
         try:
             if recorded:
                 profile.add_metadata_json("autoprof", json.dumps(self._metadata(last, partial=not whole)))
-            profile.stop()
+            with _driving():
+                profile.stop()
             if not recorded:
                 return None
             time_ns = time.time_ns()
