@@ -291,8 +291,8 @@ class Settings:
     )
     exit_timeout: float = _row(
         _seconds(),
-        30.0,
-        "30",
+        20.0,
+        "20",
         "How long the end of the job may wait for traces that are still being written.",
         unit="seconds",
         example="120",

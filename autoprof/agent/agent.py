@@ -40,8 +40,11 @@ class Agent:
         self._plan = CapturePlan(resolved.settings)
         self._clock = StepClock(resolved.settings.step_on, optimizers=lambda: len(optimizers))
         self._finisher = Finisher()
+        self._abrupt_ends = lifecycle.AbruptEnds(self.close, busy=lambda: self._turning)
+        self._turning = False
         self._asleep = True
         self._recorder: Recorder | None = None
+        self._has_profiled = False
         self._attention = _NEVER  # the step number from which something has to be done
         self._identity: Identity | None = None
         self._run_dir: Path | None = None
@@ -233,6 +236,14 @@ class Agent:
 
     def _turn(self) -> None:
         """Do what the plan says at the start of the step that is now under way."""
+        self._turning = True  # a signal may come in between: torch's profiler must not be re-entered
+        try:
+            self._follow_plan()
+        finally:
+            self._turning = False
+        self._abrupt_ends.catch_up()
+
+    def _follow_plan(self) -> None:
         step = self._clock.steps
         current = self._recorder
         if current is not None:
@@ -250,6 +261,11 @@ class Agent:
             self.live = False
             return
         self._begin_capture(step)
+        if self._recorder is None and self._abrupt_ends.held:
+            if self._finisher.idle:
+                self._abrupt_ends.release()
+            else:
+                self._attention = step + 1
 
     def _begin_capture(self, step: int) -> None:
         capture = self._plan.next_capture(step)
@@ -264,6 +280,7 @@ class Agent:
             if step == capture.last:
                 self._missed.append(f"{capture} not recorded, or not whole: the script was profiling itself")
             return
+        self._abrupt_ends.hold()
         fresh = Recorder(capture, self._settings, self._me())
         try:
             fresh.start(step)
@@ -272,6 +289,7 @@ class Agent:
             self._miss(f"{capture} not recorded: {reason}")
             return
         self._recorder = fresh
+        self._has_profiled = True
         self._attention = 0
         self.recording = fresh.recording
 
@@ -352,14 +370,17 @@ class Agent:
         if not self.live:
             return
         if self._asleep:
-            if self.live and identity.environment_rank(os.environ) == 0:
+            if identity.environment_rank(os.environ) == 0:
                 say("nothing recorded: the Accelerator saw no batch, backward or optimizer step")
             return
         if self._recorder is not None:
             if self._recorder.thread == threading.get_ident():
                 self._end_capture(whole=False)
             else:
-                self._miss(f"{self._recorder.capture} lost: its thread ended while it was recording")
+                self._miss(
+                    f"{self._recorder.capture} lost: the job ended on another thread than it trains on"
+                )
+                self._recorder.abandon()
         self.live = False
         self._finisher.submit(self._close_run)
         if not self._finisher.drain(self._settings.exit_timeout):
@@ -393,6 +414,9 @@ class Agent:
         if not self._selected():
             say(f"nothing recorded: ACCELPROF_RANKS={self._settings.ranks} selects none of the ranks")
             return
+        if self._aside_said:
+            say(f"nothing recorded: the script profiled itself; the capture was planned for {self._plan}")
+            return
         line = f"nothing recorded: the run ended after {count}; the capture was planned for {self._plan}"
         if steps:
             first, last = max(0, steps - self._settings.active), steps - 1
@@ -424,11 +448,19 @@ class Agent:
         if first_fault and current is not None and current.thread == threading.get_ident():
             self._turn()
 
+    @entry
     def _forked(self) -> None:
         """In a forked child: one that was forked from a job at work is not a rank of it."""
-        if not self._asleep:
-            self.live = False
-            self.recording = False
+        if self._asleep:
+            return
+        self.live = False
+        self.recording = False
+        if self._has_profiled:
+            lifecycle.skip_exit_handlers_of_libraries()
+        if self._recorder is not None:
+            import torch
+
+            torch.autograd._disable_profiler()
 
     # What is written and said.
 

@@ -38,6 +38,11 @@ class Finisher:
             self._work()
         return True
 
+    @property
+    def idle(self) -> bool:
+        """Whether every job is done."""
+        return not self._working
+
     def drain(self, timeout_s: float) -> bool:
         """Wait until every job is done; ``False`` where that took longer than ``timeout_s``."""
         with self._changed:

@@ -1,10 +1,14 @@
-"""The ends of a process: normal exit and fork."""
+"""The ends of a process: normal exit, SIGTERM, ``os._exit`` and fork."""
 
 from __future__ import annotations
 
 import atexit
 import os
+import signal
+import threading
 from collections.abc import Callable
+from types import FrameType
+from typing import Any
 
 _watching_pid: int | None = None
 
@@ -27,3 +31,79 @@ def watch(at_exit: Callable[[], None], after_fork: Callable[[], None]) -> None:
     atexit.register(at_exit_here)
     if first_time:
         os.register_at_fork(after_in_child=after_fork)
+
+
+class AbruptEnds:
+    """While held, SIGTERM and ``os._exit`` first save what is being recorded and then do what they do.
+
+    Held only while there is something to save: a handler in Python runs when the main thread next runs
+    Python, so a rank that hangs in a collective would not die of SIGTERM as it does without one.
+    """
+
+    def __init__(self, save: Callable[[], None], *, busy: Callable[[], bool]) -> None:
+        self._save = save
+        self._busy = busy  # whether saving has to wait: torch's profiler must not be re-entered
+        self._waiting_signal: int | None = None
+        self._pid = -1
+        self._exit: Callable[[int], Any] | None = None
+
+    @property
+    def held(self) -> bool:
+        """Whether the ends are being caught."""
+        return self._exit is not None
+
+    def hold(self) -> None:
+        """Begin to catch them. A handler of the script's own stays in place: it decides what happens."""
+        if self._exit is not None:
+            return
+        self._pid, self._exit = os.getpid(), os._exit
+        os._exit = self._exit_after_saving  # type: ignore[assignment]
+        if _on_main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, self._terminate_after_saving)
+
+    def release(self) -> None:
+        """Stop catching them, where nobody has put something else in place since."""
+        if self._exit is None or not _on_main_thread():
+            return
+        if os._exit == self._exit_after_saving:
+            os._exit = self._exit  # type: ignore[assignment]
+        if signal.getsignal(signal.SIGTERM) == self._terminate_after_saving:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        self._exit = None
+
+    def catch_up(self) -> None:
+        """Act on a signal that came while the agent was busy."""
+        if self._waiting_signal is not None:
+            self._terminate_after_saving(self._waiting_signal, None)
+
+    def _exit_after_saving(self, status: int) -> None:
+        real_exit = self._exit or os._exit
+        if os.getpid() == self._pid and not self._busy():
+            self._save()
+        real_exit(status)
+
+    def _terminate_after_saving(self, signum: int, _: FrameType | None) -> None:
+        if os.getpid() == self._pid:
+            if self._busy():
+                self._waiting_signal = signum
+                return
+            self._save()
+        signal.signal(signum, signal.SIG_DFL)
+        os.kill(os.getpid(), signum)
+
+
+def skip_exit_handlers_of_libraries() -> None:
+    """In a forked child, once torch has profiled in its parent: leave by ``_exit`` when Python is done.
+
+    libkineto's ConfigLoader is destroyed by libc's ``exit`` and waits there, forever, for a thread that
+    only the parent has (torch 2.13). Children of ``multiprocessing`` end by ``os._exit`` and never get there.
+    """
+    import ctypes
+
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "on_exit"):  # glibc
+        libc.on_exit(libc._exit, None)
+
+
+def _on_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()

@@ -158,6 +158,16 @@ class Recorder:
             stop_s=time.perf_counter() - began,
         )
 
+    def abandon(self) -> None:
+        """Stop from another thread than the one that recorded: nothing comes of it, but nothing runs on.
+
+        A profiler that still runs when the interpreter ends can crash it.
+        """
+        profile, self._profile = self._profile, None
+        with _driving():
+            profile.stop()
+        _release(profile)
+
     def _torch_action(self, step: int) -> Any:
         from torch.profiler import ProfilerAction
 
