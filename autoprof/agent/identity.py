@@ -6,10 +6,11 @@ import os
 import re
 import socket
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from autoprof._startup import new_run_id
 
 # First match wins: torchrun's own variables describe the job even inside a Slurm or MPI allocation.
 _RANK = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK")
@@ -76,12 +77,6 @@ def environment_rank(environ: Mapping[str, str]) -> int:
     return _first(environ, _RANK, 0)
 
 
-def mint_run_id(environ: Mapping[str, str]) -> str:
-    """Make a run id that sorts by time and does not repeat."""
-    unique = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.urandom(3).hex()}"
-    return f"{scheduler_id(environ)}-{unique}".lstrip("-")
-
-
 def scheduler_id(environ: Mapping[str, str]) -> str:
     """Return the batch scheduler's job id as a prefix for names; empty where there is none."""
     if environ.get("SLURM_JOB_ID"):
@@ -99,11 +94,11 @@ def _run_id(environ: Mapping[str, str], *, one_node: bool) -> str:
         return "-".join(filter(None, (scheduler_id(environ), _safe(elastic))))
     minted = environ.get(MINTED_RUN_ID)
     if minted and one_node:
-        return _safe(minted)
+        return "-".join(filter(None, (scheduler_id(environ), _safe(minted))))
     if scheduler_id(environ):
         step = environ.get("SLURM_STEP_ID", "")
         return _safe(".".join(filter(None, (scheduler_id(environ), step))))
-    return _agree(_safe(minted or mint_run_id(environ)))
+    return _agree(_safe(minted or new_run_id()))
 
 
 def _agree(candidate: str) -> str:
