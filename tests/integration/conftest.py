@@ -55,9 +55,8 @@ def read_trace(path: Path) -> dict[str, Any]:
     def refuse(name: str) -> None:
         raise ValueError(f"{name} is not JSON")
 
-    opened = gzip.open(path, "rt") if path.suffix == ".gz" else open(path)
-    with opened as text:
-        return json.load(text, parse_constant=refuse)
+    raw = path.read_bytes()
+    return json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw, parse_constant=refuse)
 
 
 def slices(trace: dict[str, Any], name: str) -> list[dict[str, Any]]:

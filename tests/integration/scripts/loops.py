@@ -184,7 +184,7 @@ def wrapped_optimizer():
 
 @loop
 def skipped_steps():
-    """As with fp16: a scaler skips the update when gradients overflow. The step has been taken all the same."""
+    """As with fp16: a scaler skips the update when gradients overflow. It is a step all the same."""
     accelerator = Accelerator()
     accelerator.scaler = torch.amp.GradScaler("cpu", init_scale=2.0)
     net = model()

@@ -1,0 +1,96 @@
+"""A mistake in the settings costs one clear line; the job runs on as if nothing had happened."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import SCRIPTS
+
+CASES = {
+    "ACCELPROF_ACTIVE=0": "whole number of 1 or more",
+    "ACCELPROF_ACTIVE=-1": "whole number of 1 or more",
+    "ACCELPROF_ACTIVE=three": "whole number of 1 or more",
+    "ACCELPROF_STEPS=9-7": "ascending step ranges",
+    "ACCELPROF_RANKS=x": "0-63:8",
+    "ACCELPROF_ENABEL=1": "did you mean ACCELPROF_ENABLE?",
+    "ACCELPROF_CONFIG=missing.toml": "cannot be read",
+}
+
+
+def setting(case: str) -> dict[str, str]:
+    name, _, value = case.partition("=")
+    return {name: value}
+
+
+@pytest.fixture
+def clean(launch):
+    return launch(SCRIPTS / "loops.py", "plain", enable=False)
+
+
+def test_one_line_each_and_the_job_goes_on(launch, clean):
+    for case, accepted in CASES.items():
+        outcome = launch(SCRIPTS / "loops.py", "plain", env=setting(case))
+        (line,) = outcome.said
+        assert case.partition("=")[0] in line
+        assert accepted in line
+        assert (outcome.status, outcome.stdout) == (0, clean.stdout)
+        assert not outcome.output_dir.exists()
+
+
+def test_two_ranks_say_it_once(launch):
+    outcome = launch(SCRIPTS / "loops.py", "plain", ranks=2, by="accelerate", env={"ACCELPROF_ACTIVE": "0"})
+    assert outcome.status == 0
+    assert len(outcome.said) == 1
+
+
+@pytest.mark.parametrize("name", ["ACCELPROF_ENABEL", "ACCELPROF_ENABLED"])
+def test_a_misspelt_switch_is_noticed_on_its_own(launch, name):
+    outcome = launch(SCRIPTS / "loops.py", "plain", enable=False, env={name: "1"})
+    (line,) = outcome.said
+    assert f"{name} is not a setting; did you mean ACCELPROF_ENABLE?" in line
+    assert outcome.status == 0
+
+
+def test_an_output_folder_that_cannot_be_made(launch, clean, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    folder = str(tmp_path / "file" / "traces")
+    outcome = launch(SCRIPTS / "loops.py", "plain", env={"ACCELPROF_OUTPUT_DIR": folder})
+    (line,) = outcome.said
+    assert folder in line
+    assert "cannot be written" in line
+    assert (outcome.status, outcome.stdout) == (0, clean.stdout)
+    assert (tmp_path / "file").read_text() == "in the way"
+
+
+def test_an_activity_that_this_machine_lacks(launch, clean):
+    outcome = launch(
+        SCRIPTS / "loops.py", "plain", env={"ACCELPROF_ACTIVITIES": "cpu,hpu", "ACCELPROF_STEPS": "3"}
+    )
+    (line,) = [line for line in outcome.said if "ACCELPROF_ACTIVITIES" in line]
+    assert "hpu, which this machine lacks; recording cpu" in line
+    assert (outcome.status, outcome.stdout) == (0, clean.stdout)
+    assert len(outcome.traces) == 1
+
+
+def test_no_activity_that_this_machine_has(launch, clean):
+    outcome = launch(SCRIPTS / "loops.py", "plain", env={"ACCELPROF_ACTIVITIES": "hpu"})
+    (line,) = outcome.said
+    assert "nothing is recorded" in line
+    assert (outcome.status, outcome.stdout) == (0, clean.stdout)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "ACCELPROF_ACTIVE=three",
+        "ACCELPROF_ENABEL=1",
+        "ACCELPROF_ACTIVITIES=hpu",
+        f"ACCELPROF_OUTPUT_DIR={__file__}/x",
+    ],
+)
+def test_strict_ends_the_job_before_it_trains(launch, case):
+    outcome = launch(SCRIPTS / "loops.py", "plain", env={"ACCELPROF_STRICT": "1", **setting(case)})
+    assert outcome.status != 0
+    assert outcome.stdout == ""
+    (line,) = outcome.said
+    assert case.partition("=")[0] in line
+    assert "Traceback" not in outcome.stderr
