@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -118,11 +119,10 @@ def start_ms(variant: Variant) -> float:
     return took / 1e6
 
 
-def count(variants: list[Variant], counter: object) -> None:
-    assert callable(counter)
+def count(variants: list[Variant], counter: Callable[[Variant], int | None]) -> None:
     for _ in range(3):
         for variant in variants:
-            variant.instructions.append(counter(variant))
+            variant.instructions.append(counter(variant) or 0)
 
 
 def perf(variant: Variant) -> int | None:
