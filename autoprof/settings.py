@@ -379,8 +379,9 @@ def resolve(environ: Mapping[str, str]) -> Resolved:
 
 
 def _unknown(name: str, by_name: Mapping[str, Setting]) -> str:
-    near = difflib.get_close_matches(name, by_name, n=1, cutoff=0.6)
-    hint = f"did you mean {near[0]}?" if near else "`autoprof settings` lists them"
+    known = [known.removeprefix(PREFIX) for known in by_name]
+    near = difflib.get_close_matches(name.removeprefix(PREFIX), known, n=1, cutoff=0.6)
+    hint = f"did you mean {PREFIX}{near[0]}?" if near else "`autoprof settings` lists them"
     return f"{name} is not a setting; {hint}"
 
 

@@ -1,0 +1,67 @@
+"""Scripts that other people wrote behave as they do without us: same exit status, same stdout."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from conftest import SCRIPTS
+
+ACCELERATES_OWN = ["test_script", "test_sync", "test_ops"]
+ABOUT_THE_JOB = re.compile(r"0x[0-9a-f]+|\d+\.\d+|\bport \d+")
+
+
+def comparable(stdout: str) -> list[str]:
+    """Lines without what differs between two runs anyhow; ranks may interleave."""
+    return sorted(ABOUT_THE_JOB.sub("…", line) for line in stdout.splitlines())
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("module", ACCELERATES_OWN)
+def test_the_scripts_inside_accelerates_wheel(launch, module, ranks):
+    command = ["-m", f"accelerate.test_utils.scripts.{module}"]
+    outcomes = [launch(*command, ranks=ranks, by="accelerate", enable=enable) for enable in (False, True)]
+    without, with_us = outcomes
+    assert with_us.status == without.status, with_us.stderr
+    assert comparable(with_us.stdout) == comparable(without.stdout)
+    assert not [line for line in with_us.said if "fault" in line]
+
+
+@pytest.mark.parametrize("script", ["train", "accumulate", "gan", "inference", "trainer"])
+def test_the_examples(launch, script):
+    path = SCRIPTS.parents[2] / "examples" / f"{script}.py"
+    without, with_us = (launch(path, by="accelerate", enable=enable) for enable in (False, True))
+    assert (without.status, with_us.status) == (0, 0)
+    # Figures included: the job computes what it computes without us.
+    timeless = [re.sub(r"'train_\w+': '?[\d.]+'?", "…", outcome.stdout) for outcome in (without, with_us)]
+    assert timeless[0] == timeless[1]
+    assert len(with_us.traces) == 1
+
+
+def test_trl_sft_on_a_tiny_local_model(launch, tmp_path):
+    build = SCRIPTS / "tiny_language_model.py"
+    assert launch(build, tmp_path / "model", enable=False).status == 0
+    data = tmp_path / "data"
+    data.mkdir()
+    lines = [{"text": f"the cat sat on mat {number}"} for number in range(64)]
+    (data / "train.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    command = ["-m", "trl.scripts.sft"]
+    arguments = [
+        *("--model_name_or_path", tmp_path / "model"),
+        *("--dataset_name", data),
+        *("--output_dir", tmp_path / "out"),
+        *("--max_steps", "12"),
+        *("--per_device_train_batch_size", "2"),
+        *("--report_to", "none"),
+        *("--save_strategy", "no"),
+        *("--bf16", "false"),
+        "--use_cpu",
+        *("--disable_tqdm", "true"),
+    ]
+    without, with_us = (launch(*command, *arguments, enable=enable) for enable in (False, True))
+    assert without.status == 0, without.stderr
+    assert with_us.status == 0, with_us.stderr
+    assert comparable(with_us.stdout) == comparable(without.stdout)
+    assert with_us.rank()["steps"] == 12
+    assert len(with_us.traces) == 1
