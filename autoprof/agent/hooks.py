@@ -51,7 +51,7 @@ def install(module: ModuleType) -> None:
         resolved = resolve(os.environ)
         if resolved.problems and resolved.settings.strict:
             raise SystemExit("\n".join(f"autoprof: {problem}" for problem in resolved.problems))
-        _agent = Agent(resolved, _optimizers)
+        _agent = Agent(resolved, lambda: len(_optimizers))
     if module.__name__ == "accelerate.optimizer":
         _install_optimizer(module)
     elif module.__name__ == "accelerate.accelerator":

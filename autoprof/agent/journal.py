@@ -1,0 +1,207 @@
+"""What the agent writes down about itself and says on stderr: a handful of lines per run, by one rank."""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from autoprof.agent.artifacts.chrome_trace import Written
+from autoprof.agent.clock import StepClock
+from autoprof.agent.guard import say
+from autoprof.agent.identity import Identity
+from autoprof.agent.plan import CapturePlan
+from autoprof.agent.recorder import RawTrace
+from autoprof.run import layout, store
+from autoprof.settings import Settings, describe
+
+_ANNOUNCED = 3
+"""Captures, and captures missed, that get a line of their own; the rest are in the file of the rank."""
+
+
+class Journal:
+    """One rank's account of one run."""
+
+    def __init__(
+        self, settings: Settings, plan: CapturePlan, clock: StepClock, identity: Identity, run_dir: Path
+    ) -> None:
+        self.run_dir = run_dir
+        self.identity = identity
+        self._settings = settings
+        self._plan = plan
+        self._clock = clock
+        self._captures: list[dict[str, Any]] = []
+        self._missed: list[str] = []
+        self._faults: list[dict[str, Any]] = []
+        self._asides = 0
+        chosen = (rank for rank in range(identity.world_size) if settings.ranks.selects(rank, rank))
+        self.speaks = identity.rank == next(chosen, 0)
+        """Whether this rank speaks for the job: the first that records."""
+
+    # On disk.
+
+    def open(self) -> None:
+        """Make the run directory and write what is known at the start.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        self.run_dir.mkdir(parents=True, exist_ok=True)
+        if self.identity.rank == 0:
+            store.write_json_once(self.run_dir / layout.MANIFEST, self._manifest())
+        path = layout.rank_file(self.run_dir, self.identity.rank)
+        if path.exists():  # of an earlier attempt or run under the same id
+            stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S%f")
+            os.replace(path, path.with_name(f"{path.stem}.before-{self.identity.pid}-{stamp}.json"))
+        self.write()
+
+    def write(self) -> None:
+        """Write where this rank is.
+
+        Raises:
+            OSError: the run directory cannot be written.
+        """
+        me, clock = self.identity, self._clock
+        document = {
+            "schema": 1,
+            "rank": me.rank,
+            "world_size": me.world_size,
+            "local_rank": me.local_rank,
+            "node": me.node,
+            "host": me.host,
+            "pid": me.pid,
+            "at": _utc_now(),
+            "steps": clock.steps,
+            "skipped_steps": clock.skipped_steps,
+            "micro_steps": clock.micro_steps,
+            "step_source": clock.source,
+            "captures": self._captures,
+            "missed": self._missed,
+            "faults": self._faults,
+        }
+        store.write_json(layout.rank_file(self.run_dir, me.rank), document)
+
+    def _manifest(self) -> dict[str, Any]:
+        me = self.identity
+        return {
+            "schema": 1,
+            "run_id": me.run_id,
+            "started_at": _utc_now(),
+            "command": sys.orig_argv,
+            "directory": os.getcwd(),
+            "world_size": me.world_size,
+            "host": me.host,
+            "plan": str(self._plan),
+            "settings": describe(self._settings),
+            "versions": _versions(),
+        }
+
+    # In words.
+
+    def info(self, line: str) -> None:
+        """Say something that a person may want to know, if this rank speaks for the job."""
+        if self.speaks and self._settings.log_level != "quiet":
+            say(line)
+
+    def announce_plan(self) -> None:
+        """Say what will be recorded."""
+        world_size = self.identity.world_size
+        if self._settings.ranks.text != "all":
+            ranks = f"ranks {self._settings.ranks}"
+        else:
+            ranks = "rank 0" if world_size == 1 else f"ranks 0-{world_size - 1}"
+        self.info(f"will record {self._plan} of {ranks} of {world_size} into {self.run_dir}")
+
+    def recorded(self, raw: RawTrace, written: Written) -> None:
+        """Note a trace that is in place, and say so."""
+        damage = written.damage
+        capture = {
+            "first_step": raw.first,
+            "last_step": raw.last,
+            "planned_first_step": raw.capture.first,
+            "planned_last_step": raw.capture.last,
+            "partial": raw.partial,
+            "trace": str(written.path.relative_to(self.run_dir)),
+            "bytes": written.size_bytes,
+            "blocked_start_s": round(raw.start_s, 6),
+            "blocked_stop_s": round(raw.stop_s, 6),
+            "repaired_events": damage.repaired_events,
+            "dropped_events": damage.dropped_events,
+            "truncated": damage.truncated,
+        }
+        self._captures.append(capture)
+        if damage.truncated:
+            self.missed(
+                f"{raw.capture}: the end of the trace is missing, {raw.path.parent} may have been full"
+            )
+        if len(self._captures) <= _ANNOUNCED:
+            self.info(f"rank {self.identity.rank} recorded {_span(capture)}: {written.path}")
+
+    def missed(self, what: str, *, silently: bool = False) -> None:
+        """Note that something planned was not recorded, and say so. Every rank says its own."""
+        self._missed.append(what)
+        if not silently and len(self._missed) <= _ANNOUNCED:
+            say(f"rank {self.identity.rank}: {what}")
+
+    def stood_aside(self) -> None:
+        """Note that the script was profiling itself when a capture was due, and say so once."""
+        self._asides += 1
+        if self._asides == 1:
+            self.info("standing aside while the script profiles itself")
+
+    def fault(self, line: str, details: str) -> None:
+        """Note a fault of ours with its traceback."""
+        self._faults.append({"at": _utc_now(), "what": line, "traceback": details})
+
+    def say_outcome(self) -> None:
+        """Say at the end what was recorded, or why nothing was."""
+        if not self.speaks:
+            return
+        steps = self._clock.steps
+        count = f"{steps:,} step{'' if steps == 1 else 's'}"
+        if self._captures:
+            total_kb = sum(capture["bytes"] for capture in self._captures) / 1000
+            spans = ", ".join(map(_span, self._captures[:_ANNOUNCED]))
+            if len(self._captures) > _ANNOUNCED:
+                spans += f" and {len(self._captures) - _ANNOUNCED} more"
+            self.info(
+                f"the run ended after {count}; rank {self.identity.rank} recorded {spans} "
+                f"({total_kb:,.0f} kB) into {self.run_dir}"
+            )
+        elif not self._settings.ranks.selects(self.identity.rank, self.identity.local_rank):
+            say(f"nothing recorded: ACCELPROF_RANKS={self._settings.ranks} selects none of the ranks")
+        elif self._asides:
+            say(f"nothing recorded: the script profiled itself; the capture was planned for {self._plan}")
+        else:
+            line = f"nothing recorded: the run ended after {count}; the capture was planned for {self._plan}"
+            if steps:
+                first, last = max(0, steps - self._settings.active), steps - 1
+                line += f". ACCELPROF_STEPS={first if first == last else f'{first}-{last}'} would fit"
+            say(line)
+
+
+def _span(capture: dict[str, Any]) -> str:
+    first, last = capture["first_step"], capture["last_step"]
+    if last < first:
+        return f"part of step {first}"
+    steps = f"step {first}" if first == last else f"steps {first}-{last}"
+    if not capture["partial"]:
+        return steps
+    return f"{steps} (partial: {capture['planned_first_step']}-{capture['planned_last_step']} was planned)"
+
+
+def _utc_now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+
+
+def _versions() -> dict[str, str]:
+    from autoprof import __version__
+
+    found = {"autoprof": __version__, "python": sys.version.split()[0]}
+    for name in ("torch", "accelerate", "transformers", "deepspeed"):
+        version = getattr(sys.modules.get(name), "__version__", None)
+        if version:
+            found[name] = str(version)
+    return found
