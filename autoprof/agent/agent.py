@@ -69,7 +69,9 @@ class Agent:
             return
         lifecycle.watch(self.close, self._forked)
         if self._settings.strict:
+            self.live = False  # should the check end the job
             self._check_strictly()
+            self.live = True
 
     @entry
     def backward(self, synced: bool) -> None:
@@ -345,21 +347,33 @@ class Agent:
     def _fault(self, line: str, details: str) -> None:
         """Called by the guard, on any thread."""
         journal = self._journal
+        if journal is not None:
+            journal.fault(line, details)
+        if self._retiring:  # one line is enough, and what follows a fault may be its doing
+            self._drop_recorder()
+            return
         debug = self._settings.log_level == "debug"
         who = f"rank {journal.identity.rank}: " if journal else ""
         say(who + line + ("" if debug else "; ACCELPROF_LOG_LEVEL=debug tells more"))
         if debug:
             for detail in details.splitlines():
                 say(detail)
-        first_fault = not self._retiring
         self._retire()
         if journal is None:
             return
-        journal.fault(line, details)
         current = self._recorder
-        if first_fault and current is not None and current.thread == threading.get_ident():
-            self._turn(journal)
+        if current is not None and current.thread == threading.get_ident():
+            try:
+                self._turn(journal)
+            finally:
+                self._drop_recorder()
         self._finisher.submit(partial(_write, journal))
+
+    def _drop_recorder(self) -> None:
+        current, self._recorder = self._recorder, None
+        self.recording = self.live = False
+        if current is not None:
+            current.abandon()
 
     @entry
     def _forked(self) -> None:

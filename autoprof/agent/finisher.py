@@ -48,17 +48,23 @@ class Finisher:
         with self._changed:
             return self._changed.wait_for(lambda: not self._working, timeout_s)
 
+    @entry
     def _work(self) -> None:
-        while True:
-            with self._changed:
-                if not self._jobs:
-                    self._working = False
-                    self._changed.notify_all()
-                    return
-                job = self._jobs.popleft()
-            _run(job)
+        try:
+            while job := self._next_job():
+                job()
+        except Exception:  # a job that fails ends the agent: what is still queued would only fail after it
+            self._rest()
+            raise
 
+    def _next_job(self) -> Callable[[], None] | None:
+        with self._changed:
+            if self._jobs:
+                return self._jobs.popleft()
+            self._rest()
+            return None
 
-@entry
-def _run(job: Callable[[], None]) -> None:
-    job()
+    def _rest(self) -> None:
+        with self._changed:
+            self._working = False
+            self._changed.notify_all()

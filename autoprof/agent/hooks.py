@@ -127,15 +127,27 @@ def _accelerator_built(wrapped: Callable[..., Any], _: Any, args: Any, kwargs: A
 
 def _optimizer_built(wrapped: Callable[..., Any], instance: Any, args: Any, kwargs: Any) -> Any:
     result = wrapped(*args, **kwargs)
-    _register(getattr(instance, "optimizer", instance))
+    if _agent is not None and _agent.live:
+        _register_prepared(instance)
     return result
 
 
 def _torch_optimizer_built(wrapped: Callable[..., Any], instance: Any, args: Any, kwargs: Any) -> Any:
     result = wrapped(*args, **kwargs)
+    if _agent is not None and _agent.live:
+        _register_foreign(instance)
+    return result
+
+
+@guard.entry
+def _register_prepared(instance: Any) -> None:
+    _register(getattr(instance, "optimizer", instance))
+
+
+@guard.entry
+def _register_foreign(instance: Any) -> None:
     _register(instance)
     _wrap_class_step(type(instance))
-    return result
 
 
 def _register(optimizer: Any) -> None:
@@ -151,21 +163,31 @@ def _backward(wrapped: Callable[..., Any], instance: Any, args: Any, kwargs: Any
     agent = _agent
     if agent is None or not agent.live:
         return wrapped(*args, **kwargs)
-    synced = instance.sync_gradients
+    synced = _is_synced(instance)
     _nesting.depth += 1
     try:
-        with _range(agent, "Accelerator.backward"):
+        with _range(agent, "Accelerator.backward") or _NO_RANGE:
             result = wrapped(*args, **kwargs)
     finally:
         _nesting.depth -= 1
+    _after_backward(agent, instance, synced)
+    return result
+
+
+@guard.entry
+def _is_synced(instance: Any) -> bool:
+    return bool(instance.gradient_state.sync_gradients)
+
+
+@guard.entry
+def _after_backward(agent: Agent, instance: Any, synced: bool) -> None:
     kind = instance.distributed_type.value
     if kind == "MEGATRON_LM":  # accelerate/accelerator.py: does nothing; the engine's train_step is the step
-        return result
+        return
     agent.backward(synced)
     if kind == "DEEPSPEED" and synced:  # accelerate/utils/deepspeed.py: the engine has stepped in there
         engine = instance.deepspeed_engine_wrapped.engine
         agent.optimizer_step(id(engine), True, False, 0.0)
-    return result
 
 
 def _optimizer_step(wrapped: Callable[..., Any], instance: Any, args: Any, kwargs: Any) -> Any:
@@ -175,17 +197,21 @@ def _optimizer_step(wrapped: Callable[..., Any], instance: Any, args: Any, kwarg
     agent = _agent
     if agent is None or not agent.live or _nesting.depth:
         return wrapped(*args, **kwargs)
-    synced = instance.gradient_state.sync_gradients
+    synced = _is_synced(instance)
     _nesting.depth += 1
     began = time.perf_counter()
     try:
-        with _range(agent, "AcceleratedOptimizer.step"):
+        with _range(agent, "AcceleratedOptimizer.step") or _NO_RANGE:
             result = wrapped(*args, **kwargs)
     finally:
         _nesting.depth -= 1
-    seconds = time.perf_counter() - began
-    agent.optimizer_step(id(instance.optimizer), synced, instance.step_was_skipped, seconds)
+    _after_optimizer_step(agent, instance, synced, time.perf_counter() - began)
     return result
+
+
+@guard.entry
+def _after_optimizer_step(agent: Agent, instance: Any, synced: bool, seconds: float) -> None:
+    agent.optimizer_step(id(instance.optimizer), synced, instance.step_was_skipped, seconds)
 
 
 def _engine_step(wrapped: Callable[..., Any], instance: Any, args: Any, kwargs: Any) -> Any:
@@ -211,7 +237,7 @@ def _iterate(wrapped: Callable[..., Any], instance: Any, args: Any, kwargs: Any)
 
 
 def _batches(agent: Agent, key: int, iterator: Iterator[Any]) -> Iterator[Any]:
-    while True:
+    while agent.live:
         agent.batch_wanted(key)
         began = time.perf_counter()
         try:
@@ -221,6 +247,7 @@ def _batches(agent: Agent, key: int, iterator: Iterator[Any]) -> Iterator[Any]:
         agent.batch(key, time.perf_counter() - began)
         yield batch
         del batch  # the loader drops its own reference here too, before it fetches the next one
+    yield from iterator
 
 
 def _profiler_starting(wrapped: Callable[..., Any], instance: Any, args: Any, kwargs: Any) -> Any:
@@ -289,9 +316,10 @@ def _subclasses(cls: type[Any]) -> Iterator[type[Any]]:
         yield from _subclasses(child)
 
 
-def _range(agent: Agent, name: str) -> AbstractContextManager[Any]:
+@guard.entry
+def _range(agent: Agent, name: str) -> AbstractContextManager[Any] | None:
     if not agent.recording:
-        return _NO_RANGE
+        return None
     import torch
 
     return torch.profiler.record_function(name)  # type: ignore[no-any-return]

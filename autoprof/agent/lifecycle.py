@@ -10,6 +10,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from autoprof.agent.guard import entry
+
 _watching_pid: int | None = None
 
 
@@ -76,18 +78,25 @@ class AbruptEnds:
         if self._waiting_signal is not None:
             self._terminate_after_saving(self._waiting_signal, None)
 
+    @entry
+    def _save_here(self) -> bool:
+        """Save, in the process that holds; false where that has to wait."""
+        if os.getpid() != self._pid:
+            return True
+        if self._busy():
+            return False
+        self._save()
+        return True
+
     def _exit_after_saving(self, status: int) -> None:
         real_exit = self._exit or os._exit
-        if os.getpid() == self._pid and not self._busy():
-            self._save()
+        self._save_here()
         real_exit(status)
 
     def _terminate_after_saving(self, signum: int, _: FrameType | None) -> None:
-        if os.getpid() == self._pid:
-            if self._busy():
-                self._waiting_signal = signum
-                return
-            self._save()
+        if not self._save_here():
+            self._waiting_signal = signum
+            return
         signal.signal(signum, signal.SIG_DFL)
         os.kill(os.getpid(), signum)
 

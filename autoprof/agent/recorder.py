@@ -164,6 +164,8 @@ class Recorder:
         A profiler that still runs when the interpreter ends can crash it.
         """
         profile, self._profile = self._profile, None
+        if profile is None:
+            return
         with _driving():
             profile.stop()
         _release(profile)
