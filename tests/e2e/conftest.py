@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from jobs import REPOSITORY, run_job
 
 from autoprof.run import layout
 
-REPOSITORY = Path(__file__).parents[2]
 READERS = Path(__file__).parent / "readers"
 
 Reader = Callable[..., Any]
@@ -25,37 +23,22 @@ Reader = Callable[..., Any]
 @pytest.fixture(scope="session", params=["gzip", "none"])
 def two_rank_run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run directory of an unmodified script on two ranks, its traces compressed and not."""
-    output_dir = tmp_path_factory.mktemp("traces")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    environment = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("ACCELPROF_", "_ACCELPROF_", "SLURM_"))
-    }
-    environment |= {
-        "ACCELERATE_USE_CPU": "true",
-        "ACCELPROF_ENABLE": "1",
-        "ACCELPROF_COMPRESS": request.param,
-        "ACCELPROF_OUTPUT_DIR": str(output_dir),
-        "OMP_NUM_THREADS": "1",
-    }
-    accelerate = Path(sys.executable).with_name("accelerate")
-    command = [accelerate, "launch", "--multi_gpu", "--num_processes", "2", "--main_process_port", str(port)]
-    finished = subprocess.run(
-        [*command, REPOSITORY / "examples/train.py"],
-        cwd=output_dir,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
+    outcome = run_job(
+        tmp_path_factory.mktemp("job"),
+        REPOSITORY / "examples/train.py",
+        ranks=2,
+        by="accelerate",
+        env={"ACCELPROF_COMPRESS": request.param},
     )
-    assert finished.returncode == 0, finished.stderr
-    runs = layout.find_runs(output_dir)
-    assert len(runs) == 1, finished.stderr
-    return runs[0]
+    assert outcome.status == 0, outcome.stderr
+    return outcome.run
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep these tests on one worker: they share the two runs above."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.xdist_group("readers"))
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import SCRIPTS
+from jobs import SCRIPTS
 
 CASES = {
     "ACCELPROF_ACTIVE=0": "whole number of 1 or more",

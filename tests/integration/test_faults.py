@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from conftest import SCRIPTS
+from jobs import SCRIPTS
 
 from autoprof.agent import agent, hooks  # noqa: F401  what they define registers itself
 from autoprof.agent.guard import ENTRIES

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from conftest import SCRIPTS, read_trace, step_numbers
+from jobs import SCRIPTS, read_trace, step_numbers
 
 TRAIN = SCRIPTS.parents[2] / "examples" / "train.py"
 

@@ -6,7 +6,7 @@ import ast
 import json
 
 import pytest
-from conftest import SCRIPTS, read_trace, slices, step_numbers
+from jobs import SCRIPTS, read_trace, slices, step_numbers
 
 LOOPS = [
     node.name

@@ -6,7 +6,7 @@ import json
 import re
 
 import pytest
-from conftest import SCRIPTS
+from jobs import SCRIPTS
 
 ACCELERATES_OWN = ["test_script", "test_sync", "test_ops"]
 ABOUT_THE_JOB = re.compile(r"0x[0-9a-f]+|\d+\.\d+|\bport \d+")
