@@ -73,7 +73,7 @@ def _install_optimizer(module: ModuleType) -> None:
     _wrap(base, "_patch_step_function", _torch_optimizer_built)
     for cls in _subclasses(base):
         if getattr(cls.__dict__.get("step"), "hooked", False):
-            _wrap_class_step(cls)
+            _wrap(cls, "step", _foreign_step)
 
 
 def _install_accelerator(module: ModuleType) -> None:
@@ -115,27 +115,27 @@ def _note_compiled_step() -> bool:
     return True
 
 
-# Wrappers, in wrapt's form.
+# Hooks: each calls what it stands for, exactly once, and tells the agent.
 
 
-def _accelerator_built(wrapped: Callable[..., Any], _: Any, args: Any, kwargs: Any) -> Any:
+def _accelerator_built(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     result = wrapped(*args, **kwargs)
     if _agent is not None:
         _agent.accelerator_built()
     return result
 
 
-def _optimizer_built(wrapped: Callable[..., Any], instance: Any, args: Any, kwargs: Any) -> Any:
+def _optimizer_built(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     result = wrapped(*args, **kwargs)
     if _agent is not None and _agent.live:
-        _register_prepared(instance)
+        _register_prepared(args[0])
     return result
 
 
-def _torch_optimizer_built(wrapped: Callable[..., Any], instance: Any, args: Any, kwargs: Any) -> Any:
+def _torch_optimizer_built(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     result = wrapped(*args, **kwargs)
     if _agent is not None and _agent.live:
-        _register_foreign(instance)
+        _register_foreign(args[0])
     return result
 
 
@@ -147,7 +147,7 @@ def _register_prepared(instance: Any) -> None:
 @guard.entry
 def _register_foreign(instance: Any) -> None:
     _register(instance)
-    _wrap_class_step(type(instance))
+    _wrap(type(instance), "step", _foreign_step)
 
 
 def _register(optimizer: Any) -> None:
@@ -157,20 +157,20 @@ def _register(optimizer: Any) -> None:
         return
 
 
-def _backward(wrapped: Callable[..., Any], instance: Any, args: Any, kwargs: Any) -> Any:
+def _backward(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     if _is_compiling():
         return wrapped(*args, **kwargs)
     agent = _agent
     if agent is None or not agent.live:
         return wrapped(*args, **kwargs)
-    synced = _is_synced(instance)
+    synced = _is_synced(args[0])
     _nesting.depth += 1
     try:
         with _range(agent, "Accelerator.backward") or _NO_RANGE:
             result = wrapped(*args, **kwargs)
     finally:
         _nesting.depth -= 1
-    _after_backward(agent, instance, synced)
+    _after_backward(agent, args[0], synced)
     return result
 
 
@@ -190,14 +190,14 @@ def _after_backward(agent: Agent, instance: Any, synced: bool) -> None:
         agent.optimizer_step(id(engine), True, False, 0.0)
 
 
-def _optimizer_step(wrapped: Callable[..., Any], instance: Any, args: Any, kwargs: Any) -> Any:
+def _optimizer_step(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     if _is_compiling():
         _note_compiled_step()
         return wrapped(*args, **kwargs)
     agent = _agent
     if agent is None or not agent.live or _nesting.depth:
         return wrapped(*args, **kwargs)
-    synced = _is_synced(instance)
+    synced = _is_synced(args[0])
     _nesting.depth += 1
     began = time.perf_counter()
     try:
@@ -205,7 +205,7 @@ def _optimizer_step(wrapped: Callable[..., Any], instance: Any, args: Any, kwarg
             result = wrapped(*args, **kwargs)
     finally:
         _nesting.depth -= 1
-    _after_optimizer_step(agent, instance, synced, time.perf_counter() - began)
+    _after_optimizer_step(agent, args[0], synced, time.perf_counter() - began)
     return result
 
 
@@ -214,7 +214,7 @@ def _after_optimizer_step(agent: Agent, instance: Any, synced: bool, seconds: fl
     agent.optimizer_step(id(instance.optimizer), synced, instance.step_was_skipped, seconds)
 
 
-def _engine_step(wrapped: Callable[..., Any], instance: Any, args: Any, kwargs: Any) -> Any:
+def _engine_step(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     agent = _agent
     if agent is None or not agent.live:
         return wrapped(*args, **kwargs)
@@ -224,16 +224,16 @@ def _engine_step(wrapped: Callable[..., Any], instance: Any, args: Any, kwargs: 
         result = wrapped(*args, **kwargs)
     finally:
         _nesting.depth -= 1
-    agent.optimizer_step(id(instance), True, False, time.perf_counter() - began)
+    agent.optimizer_step(id(args[0]), True, False, time.perf_counter() - began)
     return result
 
 
-def _iterate(wrapped: Callable[..., Any], instance: Any, args: Any, kwargs: Any) -> Any:
+def _iterate(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     iterator = wrapped(*args, **kwargs)
     agent = _agent
     if agent is None or not agent.live:
         return iterator
-    return _batches(agent, id(instance), iterator)
+    return _batches(agent, id(args[0]), iterator)
 
 
 def _batches(agent: Agent, key: int, iterator: Iterator[Any]) -> Iterator[Any]:
@@ -250,49 +250,31 @@ def _batches(agent: Agent, key: int, iterator: Iterator[Any]) -> Iterator[Any]:
     yield from iterator
 
 
-def _profiler_starting(wrapped: Callable[..., Any], instance: Any, args: Any, kwargs: Any) -> Any:
+def _profiler_starting(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     if _agent is not None and _agent.live and not driving.ours:
-        _agent.profiler_starting(instance)
+        _agent.profiler_starting(args[0])
     return wrapped(*args, **kwargs)
 
 
-def _profiler_stopped(wrapped: Callable[..., Any], instance: Any, args: Any, kwargs: Any) -> Any:
+def _profiler_stopped(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     try:
         return wrapped(*args, **kwargs)
     finally:
         if _agent is not None and _agent.live and not driving.ours:
-            _agent.profiler_stopped(instance)
+            _agent.profiler_stopped(args[0])
 
 
-# An optimizer's class is wrapped by a plain function: a learning-rate scheduler takes `step.__func__` and
-# calls that (torch/optim/lr_scheduler.py), which on a wrapt object is what lies below the wrapper.
-
-
-def _wrap_class_step(cls: type[Any]) -> None:
-    step = cls.step
-    if getattr(step, _MARK, False):
-        return
-
-    @functools.wraps(step)
-    def hooked_step(*args: Any, **kwargs: Any) -> Any:
-        return _foreign_step(step, args, kwargs)
-
-    dynamo.hide(getattr(hooked_step, "__code__"), callees=False)  # noqa: B009  unknown to its type
-    setattr(hooked_step, _MARK, True)
-    cls.step = hooked_step
-
-
-def _foreign_step(step: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def _foreign_step(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     if _is_compiling():
         _note_compiled_step()
-        return step(*args, **kwargs)
+        return wrapped(*args, **kwargs)
     agent = _agent
     if agent is None or not agent.live or _nesting.depth:
-        return step(*args, **kwargs)
+        return wrapped(*args, **kwargs)
     _nesting.depth += 1
     began = time.perf_counter()
     try:
-        result = step(*args, **kwargs)
+        result = wrapped(*args, **kwargs)
     finally:
         _nesting.depth -= 1
     agent.foreign_step(id(args[0]), time.perf_counter() - began)
@@ -302,12 +284,24 @@ def _foreign_step(step: Callable[..., Any], args: Any, kwargs: Any) -> Any:
 # Tools.
 
 
-def _wrap(owner: type[Any], name: str, wrapper: Callable[..., Any]) -> None:
-    import wrapt
+def _wrap(owner: type[Any], name: str, hook: Callable[..., Any]) -> None:
+    """Put ``hook(original, args, kwargs)`` in the place of a method.
 
-    if isinstance(owner.__dict__.get(name), wrapt.FunctionWrapper):
+    The replacement is a plain function. A proxy would not pickle, would hide an inherited docstring, and a
+    learning-rate scheduler, which takes ``step.__func__`` and calls that (torch/optim/lr_scheduler.py),
+    would find what lies below it.
+    """
+    original = getattr(owner, name)
+    if getattr(original, _MARK, False):
         return
-    wrapt.wrap_function_wrapper(owner, name, wrapper)
+
+    @functools.wraps(original)
+    def hooked(*args: Any, **kwargs: Any) -> Any:
+        return hook(original, args, kwargs)
+
+    dynamo.hide(getattr(hooked, "__code__"), callees=False)  # noqa: B009  unknown to its type
+    setattr(hooked, _MARK, True)
+    setattr(owner, name, hooked)
 
 
 def _subclasses(cls: type[Any]) -> Iterator[type[Any]]:
