@@ -7,7 +7,7 @@ import importlib
 import sys
 from typing import Protocol, cast
 
-COMMANDS = ("settings", "traces")
+COMMANDS = ("run", "check", "settings", "traces")
 
 
 class CommandError(Exception):
