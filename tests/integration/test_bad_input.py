@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from jobs import SCRIPTS
 
@@ -59,6 +61,15 @@ def test_an_output_folder_that_cannot_be_made(launch, clean, tmp_path):
     assert "cannot be written" in line
     assert (outcome.status, outcome.stdout) == (0, clean.stdout)
     assert (tmp_path / "file").read_text() == "in the way"
+
+
+def test_an_output_folder_that_is_a_pipe_stays_one(launch, clean, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    outcome = launch(SCRIPTS / "loops.py", "plain", env={"ACCELPROF_OUTPUT_DIR": str(tmp_path / "pipe")})
+    (line,) = outcome.said
+    assert "cannot be written" in line
+    assert (outcome.status, outcome.stdout) == (0, clean.stdout)
+    assert (tmp_path / "pipe").is_fifo()
 
 
 def test_an_activity_that_this_machine_lacks(launch, clean):
