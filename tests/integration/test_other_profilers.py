@@ -27,7 +27,9 @@ def test_theirs_is_untouched_and_ours_makes_way(launch, how):
     assert with_us.rank()["steps"] == 20
     assert with_us.rank()["faults"] == []
     if OURS[how] is not None:
-        assert [step_numbers(read_trace(trace.path)) for trace in with_us.traces] == OURS[how]
+        # A profiler that the script goes on stepping labels steps too, in whatever trace is being recorded.
+        ours = [sorted(set(step_numbers(read_trace(trace.path)))) for trace in with_us.traces]
+        assert ours == OURS[how]
     if not with_us.traces:
         assert "the script profiled itself" in with_us.said[-1]
     assert sum("standing aside" in line for line in with_us.said) <= 1
