@@ -23,6 +23,8 @@ from autoprof.run import layout, store
 from autoprof.settings import Resolved
 
 _NEVER = sys.maxsize
+_STEP_PATIENCE_S = 5.0
+"""How long the end of the process waits for a thread that trains to end its step."""
 
 
 class Agent:
@@ -48,6 +50,9 @@ class Agent:
         self._abrupt_ends = lifecycle.AbruptEnds(self.close, busy=lambda: self._turning)
         self._turning = False
         self._retiring = False
+        self._closing = False
+        self._recorder_gone = threading.Event()
+        self._waking = threading.Lock()
         self._has_profiled = False
         self._step_source_said = False
         self._foreign_profilers: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -130,11 +135,16 @@ class Agent:
         state = sys.modules.get("accelerate.state")
         if not self.live or state is None or not state.AcceleratorState._shared_state:
             return False
+        with self._waking:  # two threads may train
+            return self._journal is not None or self._wake_once()
+
+    def _wake_once(self) -> bool:
         lifecycle.watch(self.close, self._forked)
         settings = self._settings
         me = identity.identify(os.environ, settings.run_id)
         run_dir = Path(settings.output_dir).absolute() / me.run_id
-        self._journal = journal = Journal(settings, self._plan, self._clock, me, run_dir)
+        journal = Journal(settings, self._plan, self._clock, me, run_dir)
+        self._journal = journal
         self._scratch = recorder.scratch_folder(settings)
         present, absent = recorder.present_activities(settings)
         if absent and journal.speaks:
@@ -210,13 +220,16 @@ class Agent:
     def _follow_plan(self, journal: Journal) -> None:
         step, current = self._clock.steps, self._recorder
         if current is not None:
-            if threading.get_ident() != current.thread:
+            if not current.is_mine and not current.is_orphaned:
                 return  # a profiler stops only on the thread that started it
-            if not self._retiring and step <= current.capture.last:
+            if current.is_mine and not self._retiring and not self._closing and step <= current.capture.last:
                 current.advance(step)
                 self.recording = current.recording
                 return
             self._end_capture(journal, whole=step > current.capture.last)
+        if self._closing:
+            self._recorder_gone.set()
+            return
         if self._retiring:
             self.live = False
             return
@@ -236,6 +249,10 @@ class Agent:
             self._attention = capture.warmup_from
             return
         self._attention = step + 1
+        if self._finisher.is_full:
+            self._attention = capture.last + 1
+            journal.missed(f"{capture} not recorded: earlier traces are still being written")
+            return
         if self._script_is_profiling():
             journal.stood_aside()
             if step == capture.last:
@@ -265,7 +282,7 @@ class Agent:
         self.recording = False
         if current is None:
             return
-        if current.thread != threading.get_ident():
+        if not current.is_mine:
             current.abandon()
             journal.missed(f"{current.capture} lost: it had to stop on another thread than it began on")
             return
@@ -275,14 +292,15 @@ class Agent:
         except OSError as error:
             journal.missed(f"{current.capture} lost: {error}")
             return
+        except BaseException:  # Ctrl-C, or what a signal handler of the script raises
+            journal.missed(f"{current.capture} lost: interrupted while it was being saved")
+            raise
         if raw is None:
             journal.missed(
                 f"{current.capture} not recorded: stopped at step {step}, in warmup", silently=True
             )
-        elif not self._finisher.submit(partial(self._finish, raw)):
-            journal.missed(
-                f"{current.capture}: earlier traces are still being written; it stays in {raw.path}"
-            )
+        else:
+            self._finisher.submit(partial(self._finish, raw))
 
     @entry
     def _finish(self, raw: RawTrace) -> None:
@@ -319,6 +337,10 @@ class Agent:
             if identity.environment_rank(os.environ) == 0:
                 say("nothing recorded: the Accelerator saw no batch, backward or optimizer step")
             return
+        if self._recorder is not None and not self._recorder.is_mine and not self._recorder.is_orphaned:
+            # A thread still trains: at its next step it saves what only it can.
+            self._closing, self._attention = True, 0
+            self._recorder_gone.wait(min(self._settings.exit_timeout, _STEP_PATIENCE_S))
         self._end_capture(journal, whole=False)
         self.live = False
         self._finisher.submit(self._close_run)
@@ -352,17 +374,17 @@ class Agent:
         if self._retiring:  # one line is enough, and what follows a fault may be its doing
             self._drop_recorder()
             return
+        self._retire()
         debug = self._settings.log_level == "debug"
         who = f"rank {journal.identity.rank}: " if journal else ""
         say(who + line + ("" if debug else "; ACCELPROF_LOG_LEVEL=debug tells more"))
         if debug:
             for detail in details.splitlines():
                 say(detail)
-        self._retire()
         if journal is None:
             return
         current = self._recorder
-        if current is not None and current.thread == threading.get_ident():
+        if current is not None and current.is_mine:
             try:
                 self._turn(journal)
             finally:
@@ -382,6 +404,7 @@ class Agent:
             return
         self.live = False
         self.recording = False
+        self._abrupt_ends.release()
         if self._has_profiled:
             lifecycle.skip_exit_handlers_of_libraries()
         if self._recorder is not None:

@@ -23,20 +23,22 @@ class Finisher:
         self._changed = threading.Condition()
         self._working = False
 
-    def submit(self, job: Callable[[], None]) -> bool:
-        """Queue ``job``; ``False`` where the queue is full and the job was not taken."""
+    def submit(self, job: Callable[[], None]) -> None:
+        """Queue ``job``. Who has a choice asks :attr:`is_full` before making work."""
         with self._changed:
-            if len(self._jobs) >= _QUEUE_LIMIT:
-                return False
             self._jobs.append(job)
             if self._working:
-                return True
+                return
             self._working = True
         try:
             threading.Thread(target=self._work, name="autoprof-finisher", daemon=True).start()
         except RuntimeError:  # Python 3.12 starts no threads once the interpreter is going down
             self._work()
-        return True
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much waits that no further capture should be begun."""
+        return len(self._jobs) >= _QUEUE_LIMIT
 
     @property
     def idle(self) -> bool:

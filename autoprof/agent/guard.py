@@ -7,9 +7,12 @@ Everything that the interpreter, Accelerate or torch may call on us is an *entry
 from __future__ import annotations
 
 import functools
+import inspect
+import itertools
 import sys
 import traceback
 from collections.abc import Callable
+from types import FrameType
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -23,7 +26,8 @@ _on_fault: Callable[[str, str], None] | None = None
 def entry(function: F) -> F:
     """Mark an entry point: what it raises never reaches the caller, who gets ``None`` instead.
 
-    Only :class:`Exception` is caught. ``KeyboardInterrupt`` and ``SystemExit`` are the user's.
+    Only :class:`Exception` is caught. ``KeyboardInterrupt`` and ``SystemExit`` are the user's, and so is
+    whatever a signal handler of the script raises while it interrupts us.
     """
     name = f"{function.__module__}.{function.__qualname__}".removeprefix("autoprof.agent.")
 
@@ -31,12 +35,28 @@ def entry(function: F) -> F:
     def guarded(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
-        except Exception as error:  # noqa: BLE001  the one broad catch of the agent
+        except Exception as error:
+            if _comes_from_a_signal_handler(error):
+                raise
             fault(name, error)
             return None
 
     ENTRIES[name] = guarded
     return guarded  # type: ignore[return-value]
+
+
+def _comes_from_a_signal_handler(error: BaseException) -> bool:
+    """Find a frame that was called as handlers are: with a signal's number and the interrupted frame."""
+    trace = error.__traceback__
+    while trace is not None:
+        code, known = trace.tb_frame.f_code, trace.tb_frame.f_locals
+        values = [known.get(name) for name in code.co_varnames[: code.co_argcount]]
+        if code.co_flags & inspect.CO_VARARGS:
+            values += known.get(code.co_varnames[code.co_argcount + code.co_kwonlyargcount], ())
+        if any(isinstance(a, int) and isinstance(b, FrameType) for a, b in itertools.pairwise(values)):
+            return True
+        trace = trace.tb_next
+    return False
 
 
 def on_fault(retire: Callable[[str, str], None] | None) -> None:
@@ -66,5 +86,5 @@ def say(line: str) -> None:
         if stream is not None:
             stream.write(f"autoprof: {line}\n")
             stream.flush()
-    except (OSError, ValueError):  # closed or full: there is nobody to tell
+    except Exception:  # noqa: BLE001  closed, full, or an object of the script's own: nobody to tell
         return

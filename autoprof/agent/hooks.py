@@ -18,13 +18,13 @@ from typing import Any
 
 from autoprof.agent import dynamo, guard
 from autoprof.agent.agent import Agent
-from autoprof.agent.recorder import driving
+from autoprof.agent.recorder import drive, driving
 from autoprof.settings import resolve
 
 _MARK = "_autoprof_wrapped"
 
-_optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
-"""Every optimizer that exists, prepared or not, each once."""
+_optimizers: dict[int, weakref.ref[Any]] = {}
+"""Every optimizer that exists, prepared or not, each once, by its ``id``: it may have a hash of its own."""
 
 
 class _Nesting(threading.local):
@@ -60,14 +60,16 @@ def install(module: ModuleType) -> None:
 
 def _install_optimizer(module: ModuleType) -> None:
     import torch
+    from torch.autograd import profiler_legacy
 
     _wrap(module.AcceleratedOptimizer, "__init__", _optimizer_built)
     _wrap(module.AcceleratedOptimizer, "step", _optimizer_step)
     profiler = torch.autograd.profiler
     _wrap(profiler.profile, "_prepare_trace", _profiler_starting)
-    for cls in (profiler.emit_nvtx, profiler.emit_itt):
+    others = (profiler.emit_nvtx, profiler.emit_itt, profiler_legacy.profile)
+    for cls in others:
         _wrap(cls, "__enter__", _profiler_starting)
-    for cls in (profiler.profile, profiler.emit_nvtx, profiler.emit_itt):
+    for cls in (profiler.profile, *others):
         _wrap(cls, "__exit__", _profiler_stopped)
     base = torch.optim.Optimizer
     _wrap(base, "_patch_step_function", _torch_optimizer_built)
@@ -128,14 +130,14 @@ def _accelerator_built(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> A
 def _optimizer_built(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     result = wrapped(*args, **kwargs)
     if _agent is not None and _agent.live:
-        _register_prepared(args[0])
+        _register_prepared(_instance(args, kwargs))
     return result
 
 
 def _torch_optimizer_built(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     result = wrapped(*args, **kwargs)
     if _agent is not None and _agent.live:
-        _register_foreign(args[0])
+        _register_foreign(_instance(args, kwargs))
     return result
 
 
@@ -151,8 +153,9 @@ def _register_foreign(instance: Any) -> None:
 
 
 def _register(optimizer: Any) -> None:
+    key = id(optimizer)
     try:
-        _optimizers.add(optimizer)
+        _optimizers[key] = weakref.ref(optimizer, lambda _: _optimizers.pop(key, None))
     except TypeError:  # some engine's optimizer that cannot be referred to weakly
         return
 
@@ -163,14 +166,14 @@ def _backward(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     agent = _agent
     if agent is None or not agent.live:
         return wrapped(*args, **kwargs)
-    synced = _is_synced(args[0])
+    synced = _is_synced(_instance(args, kwargs))
     _nesting.depth += 1
     try:
-        with _range(agent, "Accelerator.backward") or _NO_RANGE:
+        with _Range("Accelerator.backward") if agent.recording else _NO_RANGE:
             result = wrapped(*args, **kwargs)
     finally:
         _nesting.depth -= 1
-    _after_backward(agent, args[0], synced)
+    _after_backward(agent, _instance(args, kwargs), synced)
     return result
 
 
@@ -197,15 +200,15 @@ def _optimizer_step(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     agent = _agent
     if agent is None or not agent.live or _nesting.depth:
         return wrapped(*args, **kwargs)
-    synced = _is_synced(args[0])
+    synced = _is_synced(_instance(args, kwargs))
     _nesting.depth += 1
     began = time.perf_counter()
     try:
-        with _range(agent, "AcceleratedOptimizer.step") or _NO_RANGE:
+        with _Range("AcceleratedOptimizer.step") if agent.recording else _NO_RANGE:
             result = wrapped(*args, **kwargs)
     finally:
         _nesting.depth -= 1
-    _after_optimizer_step(agent, args[0], synced, time.perf_counter() - began)
+    _after_optimizer_step(agent, _instance(args, kwargs), synced, time.perf_counter() - began)
     return result
 
 
@@ -224,7 +227,7 @@ def _engine_step(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         result = wrapped(*args, **kwargs)
     finally:
         _nesting.depth -= 1
-    agent.optimizer_step(id(args[0]), True, False, time.perf_counter() - began)
+    agent.optimizer_step(id(_instance(args, kwargs)), True, False, time.perf_counter() - began)
     return result
 
 
@@ -233,7 +236,7 @@ def _iterate(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     agent = _agent
     if agent is None or not agent.live:
         return iterator
-    return _batches(agent, id(args[0]), iterator)
+    return _batches(agent, id(_instance(args, kwargs)), iterator)
 
 
 def _batches(agent: Agent, key: int, iterator: Iterator[Any]) -> Iterator[Any]:
@@ -252,7 +255,7 @@ def _batches(agent: Agent, key: int, iterator: Iterator[Any]) -> Iterator[Any]:
 
 def _profiler_starting(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     if _agent is not None and _agent.live and not driving.ours:
-        _agent.profiler_starting(args[0])
+        _agent.profiler_starting(_instance(args, kwargs))
     return wrapped(*args, **kwargs)
 
 
@@ -261,7 +264,7 @@ def _profiler_stopped(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> An
         return wrapped(*args, **kwargs)
     finally:
         if _agent is not None and _agent.live and not driving.ours:
-            _agent.profiler_stopped(args[0])
+            _agent.profiler_stopped(_instance(args, kwargs))
 
 
 def _foreign_step(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -277,7 +280,7 @@ def _foreign_step(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         result = wrapped(*args, **kwargs)
     finally:
         _nesting.depth -= 1
-    agent.foreign_step(id(args[0]), time.perf_counter() - began)
+    agent.foreign_step(id(_instance(args, kwargs)), time.perf_counter() - began)
     return result
 
 
@@ -310,13 +313,30 @@ def _subclasses(cls: type[Any]) -> Iterator[type[Any]]:
         yield from _subclasses(child)
 
 
-@guard.entry
-def _range(agent: Agent, name: str) -> AbstractContextManager[Any] | None:
-    if not agent.recording:
-        return None
-    import torch
+def _instance(args: Any, kwargs: Any) -> Any:
+    return args[0] if args else kwargs.get("self")
 
-    return torch.profiler.record_function(name)  # type: ignore[no-any-return]
+
+class _Range:
+    """A range of ours in the trace. What goes wrong with it stays with us."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._range: AbstractContextManager[Any] | None = None
+
+    @guard.entry
+    def __enter__(self) -> None:
+        import torch
+
+        with drive():
+            self._range = torch.profiler.record_function(self._name)
+            self._range.__enter__()
+
+    @guard.entry
+    def __exit__(self, *_: object) -> None:
+        if self._range is not None:
+            with drive():
+                self._range.__exit__(None, None, None)
 
 
 _NO_RANGE = nullcontext()

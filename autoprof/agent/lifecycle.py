@@ -60,7 +60,7 @@ class AbruptEnds:
             return
         self._pid, self._exit = os.getpid(), os._exit
         os._exit = self._exit_after_saving  # type: ignore[assignment]
-        if _on_main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        if _on_main_thread() and _is_default(signal.SIGTERM):
             signal.signal(signal.SIGTERM, self._terminate_after_saving)
 
     def release(self) -> None:
@@ -97,8 +97,22 @@ class AbruptEnds:
         if not self._save_here():
             self._waiting_signal = signum
             return
-        signal.signal(signum, signal.SIG_DFL)
-        os.kill(os.getpid(), signum)
+        if signal.getsignal(signum) == self._terminate_after_saving:
+            signal.signal(signum, signal.SIG_DFL)
+            os.kill(os.getpid(), signum)
+        # Otherwise a handler of the script's own has called us as the one before it, and decides.
+
+
+def _is_default(signum: int) -> bool:
+    """Say whether nothing handles the signal, in Python or in C (``faulthandler.register``, say)."""
+    if signal.getsignal(signum) is not signal.SIG_DFL:
+        return False
+    try:
+        with open("/proc/self/status", encoding="ascii") as status:
+            caught = next(line for line in status if line.startswith("SigCgt:"))
+    except (OSError, StopIteration):  # no Linux
+        return True
+    return not int(caught.split()[1], 16) >> (signum - 1) & 1
 
 
 def skip_exit_handlers_of_libraries() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -31,12 +32,29 @@ driving = _Driving()
 
 
 @contextmanager
-def _driving() -> Iterator[None]:
+def drive() -> Iterator[None]:
+    """Use torch's profiler on our behalf, unseen by our hooks and by dispatch modes of the script's own."""
+    import torch
+
     driving.ours = True
     try:
-        yield
+        if torch._C._len_torch_dispatch_stack():
+            with torch.utils._python_dispatch._disable_current_modes():
+                yield
+        else:
+            yield
     finally:
         driving.ours = False
+
+
+class _ThreadToken(threading.local):
+    """One object per thread. A thread's number will not do: the next thread may get it again."""
+
+    def __init__(self) -> None:
+        self.token = object()
+
+
+_this_thread = _ThreadToken()
 
 
 @dataclass
@@ -65,13 +83,24 @@ class Recorder:
 
     def __init__(self, capture: Capture, settings: Settings, identity: Identity) -> None:
         self.capture = capture
-        self.thread = threading.get_ident()
+        self._token = _this_thread.token
+        self._thread = threading.current_thread()
         self._settings = settings
         self._identity = identity
         self._profile: Any = None
         self._step = -1
         self._first = capture.first
         self._start_s = 0.0
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether the calling thread began the recording: no other can stop it and keep what it has."""
+        return self._token is _this_thread.token
+
+    @property
+    def is_orphaned(self) -> bool:
+        """Whether the thread that began the recording has ended."""
+        return not self.is_mine and not self._thread.is_alive()
 
     @property
     def recording(self) -> bool:
@@ -95,14 +124,14 @@ class Recorder:
             schedule=lambda number: self._torch_action(number or step),
             record_shapes=self._settings.record_shapes,
             profile_memory=self._settings.profile_memory,
-            with_stack=self._settings.with_stack,
+            with_stack=self._with_stack(),
             with_flops=self._settings.with_flops,
             with_modules=self._settings.with_modules,
             **self._experimental(),
         )
         self._profile.step_num = step
         self._preset()
-        with _driving():
+        with drive():
             self._profile.start()
         self._start_s += time.perf_counter() - began
 
@@ -113,7 +142,7 @@ class Recorder:
             # torch knows more about the group than the preset does; it may have come up since.
             self._profile.preset_metadata.pop("distributedInfo", None)
         self._profile.step_num = step - 1
-        with _driving():
+        with drive():
             self._profile.step()
         if self._step < self._first <= step:
             self._start_s += time.perf_counter() - began
@@ -135,7 +164,7 @@ class Recorder:
         try:
             if recorded:
                 profile.add_metadata_json("autoprof", json.dumps(self._metadata(last, partial=not whole)))
-            with _driving():
+            with drive():
                 profile.stop()
             if not recorded:
                 return None
@@ -166,7 +195,7 @@ class Recorder:
         profile, self._profile = self._profile, None
         if profile is None:
             return
-        with _driving():
+        with drive():
             profile.stop()
         _release(profile)
 
@@ -188,7 +217,7 @@ class Recorder:
 
     def _experimental(self) -> dict[str, Any]:
         """Ask torch for the trace alone, without building its Python event list, where it can do that."""
-        if self._settings.with_stack:  # torch/profiler/profiler.py: incompatible
+        if self._with_stack():  # torch/profiler/profiler.py: incompatible
             return {}
         try:
             from torch._C._profiler import _ExperimentalConfig
@@ -196,6 +225,10 @@ class Recorder:
             return {"experimental_config": _ExperimentalConfig(trace_only=True)}
         except (ImportError, TypeError):  # an older torch
             return {}
+
+    def _with_stack(self) -> bool:
+        # torch's tracer takes the place of a profile function and puts nothing back.
+        return self._settings.with_stack and sys.getprofile() is None
 
     def _preset(self) -> None:
         if not has_process_group():
