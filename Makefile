@@ -22,10 +22,9 @@ $(READERS)/.ready: requirements-readers.txt
 	touch $@
 
 demo: $(VENV)/.ready
-	rm -rf autoprof_runs
-	ACCELERATE_USE_CPU=true ACCELPROF_ENABLE=1 \
-		$(BIN)/accelerate launch --multi_gpu --num_processes 2 examples/train.py
-	$(BIN)/autoprof traces
+	ACCELERATE_USE_CPU=true ACCELPROF_ENABLE=1 ACCELPROF_OUTPUT_DIR=autoprof_runs \
+		$(BIN)/accelerate launch --multi_gpu --num_processes 2 --main_process_port 0 examples/train.py
+	$(BIN)/autoprof traces autoprof_runs
 
 test: $(VENV)/.ready $(READERS)/.ready
 	$(BIN)/python -m pytest

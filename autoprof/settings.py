@@ -354,7 +354,7 @@ def resolve(environ: Mapping[str, str]) -> Resolved:
     by_name = {setting.name: setting for setting in SETTINGS}
     given = {name: (value, "environment") for name, value in environ.items() if name.startswith(PREFIX)}
     problems: list[str] = []
-    config_path = environ.get(PREFIX + "CONFIG")
+    config_path = environ.get(PREFIX + "CONFIG", "").strip()
     if config_path:
         from_file, problems = _read_config(config_path)
         given = {name: (value, config_path) for name, value in from_file.items()} | given
@@ -365,7 +365,7 @@ def resolve(environ: Mapping[str, str]) -> Resolved:
         where = "" if source == "environment" else f" in {source}"
         setting = by_name.get(name)
         if setting is None:
-            problems.append(_unknown(name, by_name) + where)
+            problems.append(_unknown(name, by_name, where))
             continue
         text = written.strip()
         if not text and setting.kind is not FLAG:
@@ -378,11 +378,12 @@ def resolve(environ: Mapping[str, str]) -> Resolved:
     return Resolved(Settings(**values), sources, problems)
 
 
-def _unknown(name: str, by_name: Mapping[str, Setting]) -> str:
+def _unknown(name: str, by_name: Mapping[str, Setting], where: str) -> str:
     known = [known.removeprefix(PREFIX) for known in by_name]
     near = difflib.get_close_matches(name.removeprefix(PREFIX), known, n=1, cutoff=0.6)
     hint = f"did you mean {PREFIX}{near[0]}?" if near else "`autoprof settings` lists them"
-    return f"{name} is not a setting; {hint}"
+    shown = name if name.isprintable() else repr(name)
+    return f"{shown}{where} is not a setting; {hint}"
 
 
 def _read_config(path: str) -> tuple[dict[str, str], list[str]]:
@@ -396,6 +397,8 @@ def _read_config(path: str) -> tuple[dict[str, str], list[str]]:
         return {}, [f"{PREFIX}CONFIG={path!r} cannot be read: {error.strerror}"]
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         return {}, [f"{PREFIX}CONFIG={path!r} is not valid TOML: {error}"]
+    except RecursionError:
+        return {}, [f"{PREFIX}CONFIG={path!r} is nested too deeply"]
     return {name: _as_text(value) for name, value in document.items()}, []
 
 

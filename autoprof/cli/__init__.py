@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from typing import Protocol, cast
 
@@ -42,10 +43,16 @@ def main(argv: list[str] | None = None) -> int:
         module.configure(subparsers.add_parser(name, help=module.HELP, description=module.HELP))
     args = parser.parse_args(argv)
     try:
-        return modules[args.command].run(args)
+        status = modules[args.command].run(args)
+        sys.stdout.flush()  # here, where a reader that has gone is dealt with
+        return status
     except CommandError as error:
         print(f"autoprof {args.command}: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:
-        sys.stderr.close()  # keeps the interpreter from complaining about the pipe a second time
+        # What is still buffered goes nowhere, or the interpreter complains about the pipe as it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except OSError as error:
+        print(f"autoprof {args.command}: {error}", file=sys.stderr)
+        return 1

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
 import pytest
 
-from autoprof.cli import main
+from autoprof import __version__
+from autoprof.cli import COMMANDS, main
 from autoprof.run import layout
 
 
@@ -30,6 +32,47 @@ def test_a_folder_without_runs_is_one_line(tmp_path, capsys, folder):
     assert captured.out == ""
     assert captured.err.startswith("autoprof traces: ")
     assert captured.err.count("\n") == 1
+
+
+def test_a_folder_that_cannot_be_read_is_one_line(tmp_path, capsys, monkeypatch):
+    def refuse(folder):
+        raise PermissionError(13, "Permission denied", str(folder))
+
+    monkeypatch.setattr(layout, "find_runs", refuse)
+    assert main(["traces", str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("autoprof traces: ")
+    assert f"Permission denied: '{tmp_path}'" in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(("arguments", "status"), [([], 2), (["nonsense"], 2), (["--version"], 0)])
+def test_the_exit_status_of_a_command_line_that_runs_nothing(capsys, arguments, status):
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == status
+    captured = capsys.readouterr()
+    assert (__version__ in captured.out) is (status == 0)
+    assert ("usage: autoprof" in captured.err) is (status == 2)
+
+
+def test_help_lists_every_command(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith("    ")]
+    assert [name for name in listed if name in COMMANDS] == list(COMMANDS)
+
+
+def test_a_reader_that_has_gone_is_no_error_of_ours():
+    reading, writing = os.pipe()
+    os.close(reading)
+    code = "import sys; from autoprof.cli import main; sys.exit(main(['settings']))"
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    finished = subprocess.run(
+        [sys.executable, "-c", code], stdout=writing, stderr=subprocess.PIPE, env=environment, check=False
+    )
+    os.close(writing)
+    assert (finished.returncode, finished.stderr) == (141, b"")
 
 
 def imported_by(statement: str) -> set[str]:

@@ -119,10 +119,40 @@ class TestFile:
         assert "ACCELPROF_ACTIVE='0' in " in problem
         assert "autoprof.toml" in problem
 
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [
+            ("ACCELPROF_ACTVE = 5", "did you mean ACCELPROF_ACTIVE?"),
+            ("ACTIVE = 5", "did you mean ACCELPROF_ACTIVE?"),
+            ('"ACCELPROF_\\nQ" = 5', "`autoprof settings` lists them"),
+            ("[autoprof]\nACTIVE = 5", "`autoprof settings` lists them"),
+        ],
+    )
+    def test_an_unknown_name_in_the_file_is_one_line_that_names_the_file(self, tmp_path, text, said):
+        (problem,) = self.load(tmp_path, text).problems
+        assert problem.endswith(f" in {tmp_path / 'autoprof.toml'} is not a setting; {said}")
+        assert "\n" not in problem
+
+    def test_nesting_that_no_parser_survives(self, tmp_path):
+        (problem,) = self.load(tmp_path, "a = " + "[" * 20_000).problems
+        assert str(tmp_path / "autoprof.toml") in problem
+
     @pytest.mark.parametrize("text", ["ACCELPROF_ACTIVE =", "\x00"])
     def test_a_file_that_is_no_toml(self, tmp_path, text):
         (problem,) = self.load(tmp_path, text).problems
         assert "is not valid TOML" in problem
+
+    def test_bytes_that_are_no_text(self, tmp_path):
+        (tmp_path / "autoprof.toml").write_bytes(b"\xff\xfe")
+        (problem,) = resolve({"ACCELPROF_CONFIG": str(tmp_path / "autoprof.toml")}).problems
+        assert "is not valid TOML" in problem
+
+    def test_a_blank_name_means_no_file(self):
+        assert resolve({"ACCELPROF_CONFIG": " "}) == resolve({})
+
+    def test_blanks_around_the_name_are_not_part_of_it(self, tmp_path):
+        (tmp_path / "autoprof.toml").write_text("ACCELPROF_ACTIVE = 5")
+        assert load({"ACCELPROF_CONFIG": f" {tmp_path / 'autoprof.toml'} "}).active == 5
 
     def test_a_missing_file(self, tmp_path):
         (problem,) = resolve({"ACCELPROF_CONFIG": str(tmp_path / "none.toml")}).problems

@@ -329,7 +329,10 @@ def trainer():
 @loop
 def deepspeed_stand_in():
     """The calls Accelerate makes under DeepSpeed: `backward` steps the engine, `step` does nothing."""
-    from accelerate.utils import DeepSpeedEngineWrapper, DeepSpeedOptimizerWrapper, DistributedType
+    from accelerate.state import DistributedType, PartialState
+
+    # `accelerate.utils` itself exports these only where DeepSpeed is installed.
+    from accelerate.utils.deepspeed import DeepSpeedEngineWrapper, DeepSpeedOptimizerWrapper
 
     class Engine:
         def __init__(self, optimizer):
@@ -350,7 +353,8 @@ def deepspeed_stand_in():
     net = model()
     engine = Engine(torch.optim.SGD(net.parameters(), lr=0.01))
     data = accelerator.prepare(loader(12))
-    accelerator.state.distributed_type = DistributedType.DEEPSPEED
+    # On both: each AcceleratorState built later (an optimizer wrapper builds one) copies the partial one.
+    PartialState().distributed_type = accelerator.state.distributed_type = DistributedType.DEEPSPEED
     accelerator.deepspeed_engine_wrapped = DeepSpeedEngineWrapper(engine)
     optimizer = DeepSpeedOptimizerWrapper(engine.optimizer)
     for batch in data:
