@@ -145,7 +145,14 @@ class Agent:
         run_dir = Path(settings.output_dir).absolute() / me.run_id
         journal = Journal(settings, self._plan, self._clock, me, run_dir)
         self._journal = journal
-        self._scratch = recorder.scratch_folder(settings)
+        try:
+            self._scratch = recorder.scratch_folder(settings)
+        except OSError as error:
+            self.live = False
+            if journal.speaks:
+                folder, reason = settings.scratch_dir, error.strerror or error
+                say(f"ACCELPROF_SCRATCH_DIR={folder!r} cannot be written: {reason}. This job runs unprofiled")
+            return False
         present, absent = recorder.present_activities(settings)
         if absent and journal.speaks:
             say(f"{_lacking(settings.activities, absent)}; recording {','.join(present) or 'nothing'}")
@@ -215,7 +222,7 @@ class Agent:
             self._follow_plan(journal)
         finally:
             self._turning = False
-        self._abrupt_ends.catch_up()
+            self._abrupt_ends.catch_up()
 
     def _follow_plan(self, journal: Journal) -> None:
         step, current = self._clock.steps, self._recorder
@@ -330,25 +337,33 @@ class Agent:
     @entry
     def close(self) -> None:
         """The process ends: save what there is, wait for the finisher, say what happened."""
-        if not self.live:
-            return
         journal = self._journal
         if journal is None:
-            if identity.environment_rank(os.environ) == 0:
+            if self.live and identity.environment_rank(os.environ) == 0:
                 say("nothing recorded: the Accelerator saw no batch, backward or optimizer step")
             return
+        self._turning = True  # a SIGTERM now waits until everything is on disk
+        try:
+            if self.live:
+                self._close_capture(journal)
+        finally:
+            self.live = False
+            if not self._finisher.drain(self._settings.exit_timeout):
+                say(
+                    f"rank {journal.identity.rank}: traces were still being written after "
+                    f"{self._settings.exit_timeout:g} s (ACCELPROF_EXIT_TIMEOUT); "
+                    f"the rest is in {self._scratch}"
+                )
+            self._turning = False
+            self._abrupt_ends.catch_up()
+
+    def _close_capture(self, journal: Journal) -> None:
         if self._recorder is not None and not self._recorder.is_mine and not self._recorder.is_orphaned:
             # A thread still trains: at its next step it saves what only it can.
             self._closing, self._attention = True, 0
             self._recorder_gone.wait(min(self._settings.exit_timeout, _STEP_PATIENCE_S))
         self._end_capture(journal, whole=False)
-        self.live = False
         self._finisher.submit(self._close_run)
-        if not self._finisher.drain(self._settings.exit_timeout):
-            say(
-                f"rank {journal.identity.rank}: traces were still being written after "
-                f"{self._settings.exit_timeout:g} s (ACCELPROF_EXIT_TIMEOUT); the rest is in {self._scratch}"
-            )
 
     @entry
     def _close_run(self) -> None:
@@ -363,7 +378,7 @@ class Agent:
         """Stop for good; where a capture is running, its own thread ends it at the next step."""
         self._retiring = True
         self._attention = 0
-        if self._recorder is None:
+        if self._recorder is None and not self._turning:
             self.live = False
 
     def _fault(self, line: str, details: str) -> None:
@@ -392,7 +407,10 @@ class Agent:
         self._finisher.submit(partial(_write, journal))
 
     def _drop_recorder(self) -> None:
-        current, self._recorder = self._recorder, None
+        current = self._recorder
+        if current is not None and not current.is_mine:
+            return  # its own thread ends it at the next step
+        self._recorder = None
         self.recording = self.live = False
         if current is not None:
             current.abandon()

@@ -254,7 +254,8 @@ def _batches(agent: Agent, key: int, iterator: Iterator[Any]) -> Iterator[Any]:
 
 
 def _profiler_starting(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    if _agent is not None and _agent.live and not driving.ours:
+    enabled = getattr(_instance(args, kwargs), "enabled", True)
+    if enabled and _agent is not None and _agent.live and not driving.ours:
         _agent.profiler_starting(_instance(args, kwargs))
     return wrapped(*args, **kwargs)
 

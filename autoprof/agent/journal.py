@@ -36,6 +36,7 @@ class Journal:
         self._missed: list[str] = []
         self._faults: list[dict[str, Any]] = []
         self._asides = 0
+        self._cause = ""  # what was said last of what was missed
         chosen = (rank for rank in range(identity.world_size) if settings.ranks.selects(rank, rank))
         self.speaks = identity.rank == next(chosen, 0)
         """Whether this rank speaks for the job: the first that records."""
@@ -142,6 +143,8 @@ class Journal:
     def missed(self, what: str, *, silently: bool = False) -> None:
         """Note that something planned was not recorded, and say so. Every rank says its own."""
         self._missed.append(what)
+        if not silently:
+            self._cause = what
         if not silently and len(self._missed) <= _ANNOUNCED:
             say(f"rank {self.identity.rank}: {what}")
 
@@ -168,18 +171,24 @@ class Journal:
                 spans += f" and {len(self._captures) - _ANNOUNCED} more"
             self.info(
                 f"the run ended after {count}; rank {self.identity.rank} recorded {spans} "
-                f"({total_kb:,.0f} kB) into {self.run_dir}"
+                f"({total_kb:,.0f} kB) into {self.run_dir}{self._not_reached()}"
             )
         elif not self._settings.ranks.selects(self.identity.rank, self.identity.local_rank):
             say(f"nothing recorded: ACCELPROF_RANKS={self._settings.ranks} selects none of the ranks")
         elif self._asides:
             say(f"nothing recorded: the script profiled itself; the capture was planned for {self._plan}")
+        elif self._cause:
+            say(f"nothing recorded: {self._cause}")
         else:
             line = f"nothing recorded: the run ended after {count}; the capture was planned for {self._plan}"
             if steps:
                 first, last = max(0, steps - self._settings.active), steps - 1
                 line += f". ACCELPROF_STEPS={first if first == last else f'{first}-{last}'} would fit"
             say(line)
+
+    def _not_reached(self) -> str:
+        beyond = self._plan.next_capture(self._clock.steps) if self._settings.steps else None
+        return f"; {beyond} and what was planned after it were not reached" if beyond else ""
 
 
 def _span(capture: dict[str, Any]) -> str:

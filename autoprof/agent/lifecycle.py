@@ -75,8 +75,9 @@ class AbruptEnds:
 
     def catch_up(self) -> None:
         """Act on a signal that came while the agent was busy."""
-        if self._waiting_signal is not None:
-            self._terminate_after_saving(self._waiting_signal, None)
+        waiting, self._waiting_signal = self._waiting_signal, None
+        if waiting is not None and _on_main_thread():
+            self._terminate_after_saving(waiting, None)
 
     @entry
     def _save_here(self) -> bool:
@@ -94,7 +95,7 @@ class AbruptEnds:
         real_exit(status)
 
     def _terminate_after_saving(self, signum: int, _: FrameType | None) -> None:
-        if not self._save_here():
+        if self._save_here() is False:  # a fault of ours gives None, and the signal its way
             self._waiting_signal = signum
             return
         if signal.getsignal(signum) == self._terminate_after_saving:

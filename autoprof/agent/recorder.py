@@ -162,10 +162,13 @@ class Recorder:
         recorded = self._step >= self._first
         last = step - 1
         try:
-            if recorded:
-                profile.add_metadata_json("autoprof", json.dumps(self._metadata(last, partial=not whole)))
-            with drive():
-                profile.stop()
+            try:
+                if recorded:
+                    about = self._metadata(last, partial=not whole)
+                    profile.add_metadata_json("autoprof", json.dumps(about))
+            finally:
+                with drive():
+                    profile.stop()
             if not recorded:
                 return None
             time_ns = time.time_ns()

@@ -63,6 +63,21 @@ def test_an_output_folder_that_cannot_be_made(launch, clean, tmp_path):
     assert (tmp_path / "file").read_text() == "in the way"
 
 
+def test_a_scratch_folder_that_cannot_be_made(launch, clean):
+    env = {"ACCELPROF_SCRATCH_DIR": f"{__file__}/x", "ACCELPROF_STEPS": "0-2", "ACCELPROF_WARMUP": "0"}
+    outcome = launch(SCRIPTS / "loops.py", "plain", env=env)
+    (line,) = outcome.said
+    assert "ACCELPROF_SCRATCH_DIR=" in line
+    assert (outcome.status, outcome.stdout) == (0, clean.stdout)
+
+
+def test_an_output_folder_that_fails_while_a_capture_begins(launch, clean):
+    env = {"ACCELPROF_OUTPUT_DIR": f"{__file__}/x", "ACCELPROF_STEPS": "0-2", "ACCELPROF_WARMUP": "0"}
+    outcome = launch(SCRIPTS / "loops.py", "plain", env=env)
+    assert [line for line in outcome.said if "ACCELPROF_OUTPUT_DIR=" in line]
+    assert (outcome.status, outcome.stdout) == (0, clean.stdout)
+
+
 def test_an_output_folder_that_is_a_pipe_stays_one(launch, clean, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     outcome = launch(SCRIPTS / "loops.py", "plain", env={"ACCELPROF_OUTPUT_DIR": str(tmp_path / "pipe")})

@@ -16,7 +16,6 @@ JOBS = [
 # What the profiler cannot give: the steps are there, or the run says why they are not.
 INCOMPLETE = {
     "thread_per_epoch",
-    "two_threads",
     "watchdog_that_raises",
     "legacy_profiler",
 }

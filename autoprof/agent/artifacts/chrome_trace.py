@@ -61,11 +61,12 @@ def _named(
 
 def _compressed(pieces: Iterator[bytes]) -> Iterator[bytes]:
     compressor = _gzip_compressor()
+    began = time.perf_counter()
     for piece in pieces:
-        began = time.perf_counter()
         yield compressor.compress(piece)
         # Checking holds the GIL; giving as long a time back leaves the training thread in front.
         time.sleep(min(time.perf_counter() - began, 0.01))
+        began = time.perf_counter()
     yield compressor.flush()
 
 

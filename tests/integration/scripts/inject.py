@@ -51,6 +51,8 @@ NOT_INJECTED = {
 WRAPPERS = {
     "lifecycle.AbruptEnds._exit_after_saving",
     "lifecycle.AbruptEnds._terminate_after_saving",
+    "hooks._instance",
+    "hooks._Range.__init__",
     "hooks._accelerator_built",
     "hooks._optimizer_built",
     "hooks._torch_optimizer_built",

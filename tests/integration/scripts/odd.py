@@ -43,16 +43,6 @@ def thread_per_epoch():
     finish(model)
 
 
-def two_threads():
-    steps = [setup()[3] for _ in range(2)]
-    threads = [threading.Thread(target=lambda step=step: [step() for _ in range(STEPS)]) for step in steps]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    print("trained", flush=True)
-
-
 def watchdog_that_raises():
     """As a time limit does: the handler's exception has to reach the loop, wherever it strikes."""
 
