@@ -42,7 +42,8 @@ def test_a_full_output_disk_keeps_the_raw_trace_and_says_where(launch, small_dis
     env = {"ACCELPROF_OUTPUT_DIR": str(small_disk / "traces"), "ACCELPROF_SCRATCH_DIR": str(scratch)}
     outcome = launch(TRAIN, env=env)
     check_job(outcome, expected)
-    (line,) = [line for line in outcome.said if "could not be put into" in line]
+    line, last = (line for line in outcome.said if "could not be put into" in line)
+    assert last.startswith("autoprof: nothing recorded: ")
     assert "No space left on device" in line
     (raw,) = scratch.iterdir()
     assert str(raw) in line
