@@ -103,7 +103,7 @@ def test_an_installed_wheel_arms_and_uninstalls_without_a_trace(venv: Sandbox, w
 
 def test_an_editable_install_arms_and_uninstalls_without_a_trace(own_venv: Sandbox, source: Path) -> None:
     before = _files(own_venv)
-    _pip("--python", own_venv.python, "install", "--no-deps", *ISOLATION, "--editable", source)
+    _pip("--python", own_venv.python, "install", "--no-deps", "--editable", source)
     assert own_venv.output(FINDERS, **ON) == "1"
     assert own_venv.output("import autoprof; print(autoprof.__file__)") == str(
         source / "autoprof/__init__.py"
