@@ -7,6 +7,7 @@ interpreter (the launchers, the chatter of torch's import) is tested in fresh on
 
 from __future__ import annotations
 
+import functools
 import gc
 import json
 import os
@@ -83,6 +84,24 @@ def _signal_group(pid: int, signum: int) -> None:
         return
 
 
+def keep_reducers() -> None:
+    """Keep every DistributedDataParallel until the interpreter ends.
+
+    torch 2.13 waits, with the GIL held, for gloo's thread when a reducer goes, and that thread may be waiting
+    for the GIL to let go of the last all-reduce: a job that ends within milliseconds of its last step hangs,
+    with us or without.
+    """
+    original = DistributedDataParallel.__init__
+    kept = []
+
+    @functools.wraps(original)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        kept.append(self)
+
+    DistributedDataParallel.__init__ = init
+
+
 def run(job: dict[str, Any]) -> None:
     """Run the script as ``__main__``, whose names live until the interpreter ends, as they do anywhere."""
     path = job["command"][0]
@@ -100,8 +119,10 @@ if __name__ == "__main__":
     import accelerate  # noqa: F401
     import torch._dynamo
     import torch.profiler  # noqa: F401
+    from torch.nn.parallel import DistributedDataParallel
 
     gc.collect()
     gc.freeze()  # a collection in a fork would copy every page it looks at
     print("[]", flush=True)
+    keep_reducers()
     run(serve())

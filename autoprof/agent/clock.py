@@ -2,7 +2,8 @@
 
 Every event method returns how many steps have ended with it: almost always 0 or 1. It is more where only
 this event shows that earlier ones had been steps already (a second optimizer took over, say), so that the
-count is right even where a boundary is seen late.
+count is right even where a boundary is seen late. Batches without an optimizer are steps until a backward or
+an optimizer's step shows that they came before the training: then the count starts over.
 """
 
 from __future__ import annotations
@@ -98,6 +99,11 @@ class StepClock:
         self.step_compiled = False
         """Set when an optimizer's step has gone into compiled code, where no event shows it: until one does,
         batches that pass without any other event are the steps."""
+        self.restarts = 0
+        """How often the count has started over, because training began."""
+        self.discarded_steps = 0
+        """Batches that were steps until training began."""
+        self._batches_as_steps = 0
         self.steps = 0
         """Steps that have ended, which is also the number of the step under way."""
         self.micro_steps = 0
@@ -108,7 +114,7 @@ class StepClock:
 
     def backward(self, *, synced: bool) -> int:
         """A backward pass has returned; ``synced`` where it ended an accumulation."""
-        self._worked = True
+        self._work()
         self._micro_steps += 1
         self.micro_steps += 1
         if self._step_on == "micro-step":
@@ -124,8 +130,8 @@ class StepClock:
         return self._end(self._backwards_without_step, "backward")
 
     def optimizer_step(self, key: int, *, synced: bool, skipped: bool = False, seconds: float = 0.0) -> int:
-        """A prepared optimizer's ``step`` has returned after ``seconds``."""
-        self._worked = True
+        """A prepared or foreign optimizer's ``step`` has returned after ``seconds``."""
+        self._work()
         self.step_compiled = False
         self._optimizer_s += seconds
         if not synced:
@@ -137,25 +143,46 @@ class StepClock:
             return 0
         return self._end(self._optimizer_pace.beat(key, alone=self._single_optimizer), "optimizer")
 
-    def foreign_step(self, key: int, *, seconds: float = 0.0) -> int:
-        """The ``step`` of an optimizer that was never prepared has returned after ``seconds``."""
-        return self.optimizer_step(key, synced=True, seconds=seconds)
+    def batch_wanted(self, key: int, *, evaluating: Callable[[], bool] = bool) -> int:
+        """A loop asks a dataloader for its next batch: the work on the one before is done.
 
-    def batch_wanted(self, key: int) -> int:
-        """A loop asks a dataloader for its next batch: the work on the one before is done."""
+        ``evaluating`` says whether no gradients were wanted of it; it is asked only where that matters.
+        """
         if key not in self._batch_keys:
             return 0
         self._batch_keys.discard(key)
         unseen_step = self.step_compiled and self._step_on == "auto" and not self._worked
         self._worked = False
-        if self._step_on != "batch" and not unseen_step and not self._is_inference():
+        inference = self._is_inference()
+        if self._step_on != "batch" and not unseen_step and not inference:
             return 0
-        return self._end(self._batch_pace.beat(key, alone=lambda: not self._batch_keys), "batch")
+        if not inference and evaluating() and self._optimizers():  # evaluation inside training
+            return 0
+        ended = self._batch_pace.beat(key, alone=lambda: not self._batch_keys)
+        if inference:
+            self._batches_as_steps += ended
+        return self._end(ended, "batch")
 
-    def batch(self, key: int, *, waited_s: float = 0.0) -> None:
+    def batch(self, key: int, *, waited_s: float = 0.0, evaluating: Callable[[], bool] = bool) -> None:
         """A dataloader hands out a batch that the loop waited ``waited_s`` for."""
+        if self._batches_as_steps and self._optimizers() and not evaluating():
+            self._start_over()
         self._batch_keys.add(key)
         self._wait_s += waited_s
+
+    def _work(self) -> None:
+        self._worked = True
+        if self._batches_as_steps:
+            self._start_over()
+
+    def _start_over(self) -> None:
+        self.restarts += 1
+        self.discarded_steps = self._batches_as_steps
+        self._batches_as_steps = self.steps = self.skipped_steps = self.micro_steps = 0
+        self._micro_steps = 0
+        self._wait_s = self._optimizer_s = 0.0
+        self._begun_at = self._now()
+        self.source = ""
 
     def _is_inference(self) -> bool:
         return (

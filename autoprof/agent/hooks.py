@@ -25,6 +25,8 @@ _MARK = "_autoprof_wrapped"
 
 _optimizers: dict[int, weakref.ref[Any]] = {}
 """Every optimizer that exists, prepared or not, each once, by its ``id``: it may have a hash of its own."""
+_accelerators: dict[int, weakref.ref[Any]] = {}
+"""Every Accelerator that exists, in the same way."""
 
 
 class _Nesting(threading.local):
@@ -33,29 +35,47 @@ class _Nesting(threading.local):
     depth = 0
 
 
+class _Backward:
+    """One call of ``Accelerator.backward`` that is running."""
+
+    stepped = False
+    """Whether an optimizer has stepped inside it, as gradient hooks may have it do."""
+
+
 _nesting = _Nesting()
+_backwards: list[_Backward] = []
 _agent: Agent | None = None
-_is_compiling: Callable[[], bool] = bool  # torch's own, once torch is there
+_is_compiling: Callable[[], bool] = bool  # torch's own, both, once torch is there
+_is_grad_enabled: Callable[[], bool] = bool
 
 
 def install(module: ModuleType) -> None:
     """Patch a module of Accelerate that has just been executed. What is patched already is left alone.
 
+    The two modules come one after the other, whatever the threads that import them:
+    ``accelerate.accelerator`` imports ``accelerate.optimizer``.
+
     Raises:
         SystemExit: a setting cannot be used and ``ACCELPROF_STRICT`` is on.
     """
-    global _agent, _is_compiling  # noqa: PLW0603  one agent per process
+    global _agent, _is_compiling, _is_grad_enabled  # noqa: PLW0603  one agent per process
     if _agent is None:
-        _is_compiling = _find_is_compiling()
+        import torch
+
+        _is_compiling, _is_grad_enabled = _find_is_compiling(), torch.is_grad_enabled
         _hide_from_dynamo()
         resolved = resolve(os.environ)
         if resolved.problems and resolved.settings.strict:
             raise SystemExit("\n".join(f"autoprof: {problem}" for problem in resolved.problems))
         _agent = Agent(resolved, lambda: len(_optimizers))
-    if module.__name__ == "accelerate.optimizer":
-        _install_optimizer(module)
-    elif module.__name__ == "accelerate.accelerator":
-        _install_accelerator(module)
+    try:
+        if module.__name__ == "accelerate.optimizer":
+            _install_optimizer(module)
+        elif module.__name__ == "accelerate.accelerator":
+            _install_accelerator(module)
+    except BaseException:
+        _agent.retire()  # half the hooks would tell half the truth
+        raise
 
 
 def _install_optimizer(module: ModuleType) -> None:
@@ -122,7 +142,8 @@ def _note_compiled_step() -> bool:
 
 def _accelerator_built(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     result = wrapped(*args, **kwargs)
-    if _agent is not None:
+    if _agent is not None and _agent.live:
+        _register_accelerator(_instance(args, kwargs))
         _agent.accelerator_built()
     return result
 
@@ -142,20 +163,25 @@ def _torch_optimizer_built(wrapped: Callable[..., Any], args: Any, kwargs: Any) 
 
 
 @guard.entry
+def _register_accelerator(instance: Any) -> None:
+    _register(_accelerators, instance)
+
+
+@guard.entry
 def _register_prepared(instance: Any) -> None:
-    _register(getattr(instance, "optimizer", instance))
+    _register(_optimizers, getattr(instance, "optimizer", instance))
 
 
 @guard.entry
 def _register_foreign(instance: Any) -> None:
-    _register(instance)
+    _register(_optimizers, instance)
     _wrap(type(instance), "step", _foreign_step)
 
 
-def _register(optimizer: Any) -> None:
-    key = id(optimizer)
+def _register(registry: dict[int, weakref.ref[Any]], instance: Any) -> None:
+    key = id(instance)
     try:
-        _optimizers[key] = weakref.ref(optimizer, lambda _: _optimizers.pop(key, None))
+        registry[key] = weakref.ref(instance, lambda _: registry.pop(key, None))
     except TypeError:  # some engine's optimizer that cannot be referred to weakly
         return
 
@@ -167,13 +193,16 @@ def _backward(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     if agent is None or not agent.live:
         return wrapped(*args, **kwargs)
     synced = _is_synced(_instance(args, kwargs))
+    this = _Backward()
+    _backwards.append(this)
     _nesting.depth += 1
     try:
         with _Range("Accelerator.backward") if agent.recording else _NO_RANGE:
             result = wrapped(*args, **kwargs)
     finally:
         _nesting.depth -= 1
-    _after_backward(agent, _instance(args, kwargs), synced)
+        _backwards.remove(this)
+    _after_backward(agent, _instance(args, kwargs), synced, this.stepped)
     return result
 
 
@@ -183,7 +212,7 @@ def _is_synced(instance: Any) -> bool:
 
 
 @guard.entry
-def _after_backward(agent: Agent, instance: Any, synced: bool) -> None:
+def _after_backward(agent: Agent, instance: Any, synced: bool, stepped: bool) -> None:
     kind = instance.distributed_type.value
     if kind == "MEGATRON_LM":  # accelerate/accelerator.py: does nothing; the engine's train_step is the step
         return
@@ -191,6 +220,23 @@ def _after_backward(agent: Agent, instance: Any, synced: bool) -> None:
     if kind == "DEEPSPEED" and synced:  # accelerate/utils/deepspeed.py: the engine has stepped in there
         engine = instance.deepspeed_engine_wrapped.engine
         agent.optimizer_step(id(engine), True, False, 0.0)
+    elif stepped:
+        agent.optimizer_step(id(instance), True, False, 0.0)
+
+
+@guard.entry
+def _is_nested() -> bool:
+    """Say whether an optimizer's step that begins here is part of a call that is being watched."""
+    if _nesting.depth:
+        inside = True
+    elif _backwards:
+        # On a GPU, gradient hooks run on a thread of autograd's own, which Python knows as a dummy.
+        inside = isinstance(threading.current_thread(), threading._DummyThread)
+    else:
+        inside = False
+    if inside and _backwards:
+        _backwards[-1].stepped = True
+    return inside
 
 
 def _optimizer_step(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -198,7 +244,7 @@ def _optimizer_step(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         _note_compiled_step()
         return wrapped(*args, **kwargs)
     agent = _agent
-    if agent is None or not agent.live or _nesting.depth:
+    if agent is None or not agent.live or _is_nested():
         return wrapped(*args, **kwargs)
     synced = _is_synced(_instance(args, kwargs))
     _nesting.depth += 1
@@ -241,16 +287,25 @@ def _iterate(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:
 
 def _batches(agent: Agent, key: int, iterator: Iterator[Any]) -> Iterator[Any]:
     while agent.live:
-        agent.batch_wanted(key)
+        agent.batch_wanted(key, _is_evaluating)
         began = time.perf_counter()
         try:
             batch = next(iterator)
         except StopIteration:
             return
-        agent.batch(key, time.perf_counter() - began)
+        agent.batch(key, time.perf_counter() - began, _is_evaluating)
         yield batch
         del batch  # the loader drops its own reference here too, before it fetches the next one
     yield from iterator
+
+
+def _is_evaluating() -> bool:
+    """Say whether the loop that asks for a batch evaluates: no gradients, or no model in training mode."""
+    if not _is_grad_enabled():
+        return True
+    accelerators = [found for reference in list(_accelerators.values()) if (found := reference()) is not None]
+    models = [model for accelerator in accelerators for model in accelerator._models]
+    return bool(models) and not any(model.training for model in models)
 
 
 def _profiler_starting(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -273,7 +328,7 @@ def _foreign_step(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         _note_compiled_step()
         return wrapped(*args, **kwargs)
     agent = _agent
-    if agent is None or not agent.live or _nesting.depth:
+    if agent is None or not agent.live or _is_nested():
         return wrapped(*args, **kwargs)
     _nesting.depth += 1
     began = time.perf_counter()
@@ -281,7 +336,7 @@ def _foreign_step(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         result = wrapped(*args, **kwargs)
     finally:
         _nesting.depth -= 1
-    agent.foreign_step(id(_instance(args, kwargs)), time.perf_counter() - began)
+    agent.optimizer_step(id(_instance(args, kwargs)), True, False, time.perf_counter() - began)
     return result
 
 

@@ -1,7 +1,9 @@
-"""Who this process is: rank, world size, node, run id."""
+"""Who this process is: rank, world size, node, run id, versions."""
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import os
 import re
 import socket
@@ -140,3 +142,36 @@ def _first(environ: Mapping[str, str], names: tuple[str, ...], default: int) -> 
 
 def _safe(text: str) -> str:
     return re.sub(r"[^\w.+=@-]+", "-", text, flags=re.ASCII).strip(".-")[:128] or "run"
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of everything that a trace may depend on, as far as it is imported."""
+    from autoprof import __version__
+
+    found = {"autoprof": __version__, "python": sys.version.split()[0]}
+    for name in ("torch", "accelerate", "transformers", "deepspeed"):
+        version = getattr(sys.modules.get(name), "__version__", None)
+        if version:
+            found[name] = str(version)
+    return found
+
+
+def first_on_node(what: str) -> bool:
+    """Say whether this process is the first of its node to ask; later ones are told no while it lives.
+
+    An abstract socket stands for the claim (Linux): it leaves no file, asks nobody and ends with the process.
+    """
+    if what in _claims:
+        return True
+    name = "\0autoprof-" + hashlib.sha256(what.encode()).hexdigest()
+    claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        claim.bind(name)
+    except OSError as error:
+        claim.close()
+        return error.errno != errno.EADDRINUSE  # anything else: no such sockets here, so no claims
+    _claims[what] = claim
+    return True
+
+
+_claims: dict[str, socket.socket] = {}

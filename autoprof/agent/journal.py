@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from autoprof.agent.artifacts.chrome_trace import Written
 from autoprof.agent.clock import StepClock
 from autoprof.agent.guard import say
-from autoprof.agent.identity import Identity
+from autoprof.agent.identity import Identity, first_on_node, versions
 from autoprof.agent.plan import CapturePlan
 from autoprof.agent.recorder import RawTrace
 from autoprof.run import layout, store
@@ -37,9 +38,21 @@ class Journal:
         self._faults: list[dict[str, Any]] = []
         self._asides = 0
         self._cause = ""  # what was said last of what was missed
+        self._path = layout.rank_file(run_dir, identity.rank)
+        self._opened = False
         chosen = (rank for rank in range(identity.world_size) if settings.ranks.selects(rank, rank))
         self.speaks = identity.rank == next(chosen, 0)
         """Whether this rank speaks for the job: the first that records."""
+
+    @property
+    def faulty(self) -> bool:
+        """Whether there has been a fault of ours."""
+        return bool(self._faults)
+
+    @property
+    def step_source(self) -> str:
+        """What ends the steps, as the clock names it."""
+        return self._clock.source
 
     # On disk.
 
@@ -52,11 +65,13 @@ class Journal:
         self.run_dir.mkdir(parents=True, exist_ok=True)
         if self.identity.rank == 0:
             store.write_json_once(self.run_dir / layout.MANIFEST, self._manifest())
-        path = layout.rank_file(self.run_dir, self.identity.rank)
-        if path.exists():  # of an earlier attempt or run under the same id
+        if self._path.exists():  # of an earlier attempt or another run under the same id
             stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S%f")
-            os.replace(path, path.with_name(f"{path.stem}.before-{self.identity.pid}-{stamp}.json"))
+            name = f"{self._path.stem}.before-{self.identity.pid}-{stamp}.json"
+            with suppress(FileNotFoundError):  # two that start together: the other one has done it
+                os.replace(self._path, self._path.with_name(name))
         self.write()
+        self._opened = True
 
     def write(self) -> None:
         """Write where this rank is.
@@ -65,6 +80,9 @@ class Journal:
             OSError: the run directory cannot be written.
         """
         me, clock = self.identity, self._clock
+        if self._opened and not self._is_mine(self._path):
+            # Another run under the same id has begun since and has the name now.
+            self._path = self._path.with_name(f"{self._path.stem}.{layout.short_host(me.host)}_{me.pid}.json")
         document = {
             "schema": 1,
             "rank": me.rank,
@@ -82,7 +100,23 @@ class Journal:
             "missed": self._missed,
             "faults": self._faults,
         }
-        store.write_json(layout.rank_file(self.run_dir, me.rank), document)
+        store.write_json(self._path, document)
+
+    def write_or_say(self) -> None:
+        """Write where this rank is, or say that it cannot be done."""
+        try:
+            self.write()
+        except OSError as error:
+            self.missed(f"its record could not be written: {error}")
+
+    def _is_mine(self, path: Path) -> bool:
+        try:
+            found = store.read_json(path)
+        except FileNotFoundError:
+            return True
+        except (OSError, ValueError):
+            return False
+        return (found.get("host"), found.get("pid")) == (self.identity.host, self.identity.pid)
 
     def _manifest(self) -> dict[str, Any]:
         me = self.identity
@@ -96,15 +130,29 @@ class Journal:
             "host": me.host,
             "plan": str(self._plan),
             "settings": describe(self._settings),
-            "versions": _versions(),
+            "versions": versions(),
         }
 
     # In words.
+
+    def may_say(self, kind: str) -> bool:
+        """Say whether this rank speaks for its node on a matter that may befall all of them at once."""
+        return first_on_node(f"{self.run_dir}/{kind}")
 
     def info(self, line: str) -> None:
         """Say something that a person may want to know, if this rank speaks for the job."""
         if self.speaks and self._settings.log_level != "quiet":
             say(line)
+
+    def say_step_source(self, *, compiled: bool) -> None:
+        """Say what is counted as steps, where that is not what an optimizer does."""
+        source = self._clock.source
+        if source == "backward":
+            self.info("no optimizer steps through torch or Accelerate; counting backward passes as steps")
+        elif source == "batch" and compiled:
+            self.info("the optimizer steps inside compiled code; counting batches as steps")
+        elif source == "batch" and self._settings.step_on == "auto":
+            self.info("there is no optimizer; counting batches as steps")
 
     def announce_plan(self) -> None:
         """Say what will be recorded."""
@@ -124,6 +172,7 @@ class Journal:
             "planned_first_step": raw.capture.first,
             "planned_last_step": raw.capture.last,
             "partial": raw.partial,
+            "step_source": raw.step_source,
             "trace": str(written.path.relative_to(self.run_dir)),
             "bytes": written.size_bytes,
             "blocked_start_s": round(raw.start_s, 6),
@@ -141,11 +190,12 @@ class Journal:
             self.info(f"rank {self.identity.rank} recorded {_span(capture)}: {written.path}")
 
     def missed(self, what: str, *, silently: bool = False) -> None:
-        """Note that something planned was not recorded, and say so. Every rank says its own."""
+        """Note that something planned was not recorded; one rank of each node says so."""
         self._missed.append(what)
-        if not silently:
-            self._cause = what
-        if not silently and len(self._missed) <= _ANNOUNCED:
+        if silently:
+            return
+        self._cause = what
+        if len(self._missed) <= _ANNOUNCED and self.may_say("missed"):
             say(f"rank {self.identity.rank}: {what}")
 
     def stood_aside(self) -> None:
@@ -203,14 +253,3 @@ def _span(capture: dict[str, Any]) -> str:
 
 def _utc_now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
-
-
-def _versions() -> dict[str, str]:
-    from autoprof import __version__
-
-    found = {"autoprof": __version__, "python": sys.version.split()[0]}
-    for name in ("torch", "accelerate", "transformers", "deepspeed"):
-        version = getattr(sys.modules.get(name), "__version__", None)
-        if version:
-            found[name] = str(version)
-    return found

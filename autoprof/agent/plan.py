@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from autoprof.settings import Settings
+if TYPE_CHECKING:
+    from autoprof.settings import Settings
 
 
 class Action(Enum):
@@ -60,11 +61,6 @@ class CapturePlan:
         warmup_from = origin + cycle * cycle_length + plan.wait
         first = warmup_from + plan.warmup
         return Capture(warmup_from, first, first + plan.active - 1)
-
-    def action(self, step: int) -> Action:
-        """Say what to do on ``step``."""
-        capture = self.next_capture(step)
-        return capture.action(step) if capture else Action.IDLE
 
     def __str__(self) -> str:
         plan = self._settings

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autoprof.agent.identity import Identity, has_process_group
+from autoprof.agent.identity import Identity, has_process_group, versions
 from autoprof.agent.plan import Action, Capture
-from autoprof.settings import ACTIVITY_NAMES, Settings
+from autoprof.settings import ACTIVITY_NAMES, Settings, describe
 
 
 class CannotRecord(Exception):
@@ -65,12 +65,14 @@ class RawTrace:
     """The JSON as torch wrote it, in the scratch folder."""
     capture: Capture
     first: int
-    """First step recorded; later than planned where the capture began late."""
+    """First step recorded whole; later than planned where the capture began late."""
     last: int
     """Last step recorded whole; before ``first`` if none was."""
     partial: bool
-    cut_step: int | None
-    """A step that was under way when the recording stopped."""
+    labels: dict[int, str]
+    """What the ranges of some steps are to be called: readers must not take them for whole single steps."""
+    step_source: str
+    """What ended the steps, as the clock names it."""
     time_ns: int
     start_s: float
     """Seconds the training thread was blocked when the recording began."""
@@ -88,8 +90,11 @@ class Recorder:
         self._settings = settings
         self._identity = identity
         self._profile: Any = None
-        self._step = -1
+        self.step = -1
+        """The step under way, as far as the recorder has been told."""
         self._first = capture.first
+        self._begun_late = False
+        self._labels: dict[int, str] = {}
         self._start_s = 0.0
 
     @property
@@ -105,10 +110,10 @@ class Recorder:
     @property
     def recording(self) -> bool:
         """Whether the step under way is being kept."""
-        return self._profile is not None and self._step >= self._first
+        return self._profile is not None and self.step >= self._first
 
-    def start(self, step: int) -> None:
-        """Start with ``step``, which may lie anywhere in the capture.
+    def start(self, step: int, *, late: bool = False) -> None:
+        """Start with ``step``, which may lie anywhere in the capture and, if ``late``, is under way already.
 
         Raises:
             CannotRecord: none of the activities is there.
@@ -116,8 +121,9 @@ class Recorder:
         import torch
 
         began = time.perf_counter()
-        self._step = step
+        self.step = step
         self._first = max(step, self.capture.first)
+        self._begun_late = late and step == self._first
         self._profile = torch.profiler.profile(
             activities=[getattr(torch.profiler.ProfilerActivity, name) for name in self._activities()],
             # torch asks once for step 0 when the object is made, before `step_num` can be set.
@@ -138,57 +144,76 @@ class Recorder:
     def advance(self, step: int) -> None:
         """Begin ``step``, which lies in the capture; the ones before it have ended."""
         began = time.perf_counter()
-        if self._step < self._first <= step and has_process_group():
-            # torch knows more about the group than the preset does; it may have come up since.
-            self._profile.preset_metadata.pop("distributedInfo", None)
+        opens = self.step < self._first <= step
+        if opens:
+            self._first = step
+            if has_process_group():
+                # torch knows more about the group than the preset does; it may have come up since.
+                self._profile.preset_metadata.pop("distributedInfo", None)
+        else:
+            self._label(step)
         self._profile.step_num = step - 1
         with drive():
             self._profile.step()
-        if self._step < self._first <= step:
+        if opens:
             self._start_s += time.perf_counter() - began
-        self._step = step
+        self.step = step
 
-    def stop(self, *, step: int, scratch: Path, whole: bool) -> RawTrace | None:
+    def _label(self, step: int, *, cut: bool = False) -> None:
+        """Close the range of the step under way, all before ``step`` having ended."""
+        notes = []
+        if self._begun_late and self.step == self._first:
+            notes.append("begun late")
+        if cut:
+            notes.append("cut short")
+        last = max(self.step, step - 1)
+        if notes or last > self.step:
+            span = f"step {self.step}" if last == self.step else f"steps {self.step}-{last}"
+            self._labels[self.step] = " ".join([span, *(f"({note})" for note in notes)])
+
+    def stop(self, step: int, *, scratch: Path, whole: bool, step_source: str) -> RawTrace | None:
         """Stop while ``step`` is the step under way and write the raw trace into ``scratch``.
 
-        ``whole`` says that ``step`` is the one after the capture, none of which was recorded. Returns
-        ``None`` where nothing had been recorded yet.
+        ``whole`` says that ``step`` comes after the capture, and nothing of it was recorded. Returns ``None``
+        where nothing had been recorded yet.
 
         Raises:
             OSError: the trace could not be written.
         """
         began = time.perf_counter()
         profile, self._profile = self._profile, None
-        recorded = self._step >= self._first
-        last = step - 1
+        recorded = self.step >= self._first
+        self._label(step, cut=not whole and step == self.step)
+        raw = RawTrace(
+            path=scratch,
+            capture=self.capture,
+            first=self._first + self._begun_late,
+            last=step - 1,
+            partial=not whole or bool(self._labels) or self._first > self.capture.first,
+            labels=self._labels,
+            step_source=step_source,
+            time_ns=0,
+            start_s=self._start_s,
+            stop_s=0.0,
+        )
         try:
             try:
                 if recorded:
-                    about = self._metadata(last, partial=not whole)
-                    profile.add_metadata_json("autoprof", json.dumps(about))
+                    profile.add_metadata_json("autoprof", json.dumps(self._metadata(raw)))
             finally:
                 with drive():
                     profile.stop()
             if not recorded:
                 return None
-            time_ns = time.time_ns()
-            path = scratch / f"autoprof-{self._identity.pid}-{time_ns}.json"
-            profile.export_chrome_trace(str(path))
-            if not path.is_file():  # torch logs a failed export and goes on
-                raise OSError(f"torch could not write {path}")
+            raw.time_ns = time.time_ns()
+            raw.path = scratch / f"autoprof-{self._identity.pid}-{raw.time_ns}.json"
+            profile.export_chrome_trace(str(raw.path))
+            if not raw.path.is_file():  # torch logs a failed export and goes on
+                raise OSError(f"torch could not write {raw.path}")
         finally:
             _release(profile)
-        return RawTrace(
-            path=path,
-            capture=self.capture,
-            first=self._first,
-            last=last,
-            partial=not whole or self._first > self.capture.first,
-            cut_step=None if whole else step,
-            time_ns=time_ns,
-            start_s=self._start_s,
-            stop_s=time.perf_counter() - began,
-        )
+        raw.stop_s = time.perf_counter() - began
+        return raw
 
     def abandon(self) -> None:
         """Stop from another thread than the one that recorded: nothing comes of it, but nothing runs on.
@@ -238,12 +263,7 @@ class Recorder:
             info = {"rank": self._identity.rank, "world_size": self._identity.world_size}
             self._profile.preset_metadata_json("distributedInfo", json.dumps(info))
 
-    def _metadata(self, last: int, *, partial: bool) -> dict[str, Any]:
-        import torch
-
-        from autoprof import __version__
-        from autoprof.settings import describe
-
+    def _metadata(self, raw: RawTrace) -> dict[str, Any]:
         me = self._identity
         return {
             "run_id": me.run_id,
@@ -253,12 +273,13 @@ class Recorder:
             "node": me.node,
             "host": me.host,
             "pid": me.pid,
-            "first_step": self._first,
-            "last_step": last,
-            "planned_steps": [self.capture.first, self.capture.last],
-            "partial": partial,
+            "first_step": raw.first,
+            "last_step": raw.last,
+            "planned_steps": [raw.capture.first, raw.capture.last],
+            "partial": raw.partial,
+            "step_source": raw.step_source,
             "settings": describe(self._settings),
-            "versions": {"autoprof": __version__, "torch": torch.__version__},
+            "versions": versions(),
         }
 
 

@@ -13,12 +13,15 @@ RANKS = "ranks"
 
 # The TensorBoard plugin takes everything before `.<digits>.pt.trace.json` as the worker's name.
 _TRACE = re.compile(r"rank(?P<rank>\d+)\.(?P<host>.+)_(?P<pid>\d+)\.(?P<time_ns>\d+)\.pt\.trace\.json(\.gz)?")
-_CAPTURE = re.compile(r"step_(\d+)")
+_CAPTURE = re.compile(r"step_(\d+)(?:-\d+)?")
 
 
-def capture_dir(run: Path, first_step: int) -> Path:
-    """Return the directory of the capture whose first recorded step is ``first_step``."""
-    return run / f"step_{first_step:08d}"
+def capture_dir(run: Path, first_step: int, again: int = 1) -> Path:
+    """Return the directory of the ``again``-th capture whose first recorded step is ``first_step``.
+
+    A second one exists where steps were counted from 0 again: evaluation came before training, say.
+    """
+    return run / (f"step_{first_step:08d}" + (f"-{again}" if again > 1 else ""))
 
 
 def trace_name(rank: int, host: str, pid: int, time_ns: int, *, gzip: bool) -> str:

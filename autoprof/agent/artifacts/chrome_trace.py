@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from autoprof.agent.artifacts.strict_json import Damage, strict_pieces
+from autoprof.agent.strict_json import Damage, strict_pieces
 from autoprof.run.store import temporary_name
 
 
@@ -20,11 +20,11 @@ class Written(NamedTuple):
     damage: Damage
 
 
-def write(raw_path: Path, final_path: Path, *, gzip: bool, cut_step: int | None) -> Written:
+def write(raw_path: Path, final_path: Path, *, gzip: bool, labels: Mapping[int, str]) -> Written:
     """Turn torch's raw JSON into the file people open, and remove the raw one.
 
-    ``cut_step`` is a step that was under way when the recording stopped; its range is renamed so that
-    readers do not count it as a step.
+    ``labels`` renames the ranges of steps that readers must not take for whole single steps: one that was
+    under way when the recording stopped, say.
 
     Raises:
         OSError: the run directory cannot be written. The raw file is left where it is.
@@ -35,7 +35,7 @@ def write(raw_path: Path, final_path: Path, *, gzip: bool, cut_step: int | None)
     temporary = temporary_name(final_path)
     try:
         with open(raw_path, "rb") as raw, open(temporary, "wb") as out:
-            pieces = _named(strict_pieces(raw, damage), raw_path, final_path, cut_step)
+            pieces = _named(strict_pieces(raw, damage), raw_path, final_path, labels)
             for piece in _compressed(pieces) if gzip else pieces:
                 out.write(piece)
         size_bytes = temporary.stat().st_size
@@ -47,15 +47,15 @@ def write(raw_path: Path, final_path: Path, *, gzip: bool, cut_step: int | None)
 
 
 def _named(
-    pieces: Iterator[bytes], raw_path: Path, final_path: Path, cut_step: int | None
+    pieces: Iterator[bytes], raw_path: Path, final_path: Path, labels: Mapping[int, str]
 ) -> Iterator[bytes]:
-    step_name = f'"ProfilerStep#{cut_step}"'.encode()
+    names = [(f'"traceName": "{raw_path}"', f'"traceName": "{final_path.name}"')]
+    names += [(f'"ProfilerStep#{step}"', f'"{label}"') for step, label in labels.items()]
+    replacements = [(old.encode(), new.encode()) for old, new in names]
     for piece in pieces:
-        named = piece.replace(
-            f'"traceName": "{raw_path}"'.encode(), f'"traceName": "{final_path.name}"'.encode()
-        )
-        if cut_step is not None:
-            named = named.replace(step_name, f'"step {cut_step} (cut short)"'.encode())
+        named = piece
+        for old, new in replacements:
+            named = named.replace(old, new)
         yield named
 
 

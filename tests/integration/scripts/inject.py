@@ -34,6 +34,8 @@ NOT_INJECTED = {
     "hooks.install",
     "hooks._install_optimizer",
     "hooks._install_accelerator",
+    "agent.Agent.retire",  # a part of the net
+    "agent.Agent._go",
     "hooks._find_is_compiling",
     "hooks._hide_from_dynamo",
     "dynamo.hide",

@@ -1,5 +1,6 @@
 """Training loops as people write them. Each prints how many real optimizer steps it counted itself."""
 
+import gc
 import json
 import sys
 import tempfile
@@ -75,6 +76,21 @@ def accumulate_by_hand():
 
 
 @loop
+def accumulate_by_hand_to_the_end():
+    counts, accelerator = [], Accelerator()
+    net = model()
+    net, optimizer, data = accelerator.prepare(
+        net, counted(torch.optim.AdamW(net.parameters()), counts), loader(14)
+    )
+    for index, batch in enumerate(data, 1):  # 14 is no multiple of 3: the last step has two micro-steps
+        accelerator.backward(net(batch).sum() / 3)
+        if index % 3 == 0 or index == len(data):
+            optimizer.step()
+            optimizer.zero_grad()
+    return len(counts)
+
+
+@loop
 def gan():
     accelerator = Accelerator()
     generator, critic = model(), model()
@@ -92,6 +108,53 @@ def gan():
 
 
 @loop
+def gan_with_many_critic_steps():
+    """The critic is the first to step again, so it sets the pace."""
+    critic_steps, accelerator = [], Accelerator()
+    generator, critic, data = accelerator.prepare(model(), model(), loader(9))
+    first = accelerator.prepare(counted(torch.optim.Adam(critic.parameters()), critic_steps))
+    second = accelerator.prepare(torch.optim.Adam(generator.parameters()))
+    for index, batch in enumerate(data, 1):
+        accelerator.backward(critic(batch).sum())
+        first.step()
+        first.zero_grad()
+        if index % 3 == 0:
+            accelerator.backward(generator(batch).sum())
+            second.step()
+            second.zero_grad()
+    return len(critic_steps)
+
+
+@loop
+def gan_accumulated():
+    generator_steps, accelerator = [], Accelerator(gradient_accumulation_steps=2)
+    generator, critic, data = accelerator.prepare(model(), model(), loader(12))
+    first = accelerator.prepare(torch.optim.Adam(critic.parameters()))
+    second = accelerator.prepare(counted(torch.optim.Adam(generator.parameters()), generator_steps))
+    for batch in data:
+        with accelerator.accumulate(generator, critic):
+            for net, optimizer in ((critic, first), (generator, second)):
+                accelerator.backward(net(batch).sum())
+                optimizer.step()
+                optimizer.zero_grad()
+    return len(generator_steps)
+
+
+@loop
+def gan_half_prepared():
+    generator_steps, accelerator = [], Accelerator()
+    generator, critic, data = accelerator.prepare(model(), model(), loader(6))
+    first = accelerator.prepare(torch.optim.Adam(critic.parameters()))
+    second = counted(torch.optim.Adam(generator.parameters()), generator_steps)
+    for batch in data:
+        for net, optimizer in ((critic, first), (generator, second)):
+            accelerator.backward(net(batch).sum())
+            optimizer.step()
+            optimizer.zero_grad()
+    return len(generator_steps)
+
+
+@loop
 def second_phase():
     counts, accelerator = [], Accelerator()
     net = accelerator.prepare(model())
@@ -104,6 +167,41 @@ def second_phase():
             optimizer.step()
             optimizer.zero_grad()
     return len(counts)
+
+
+@loop
+def second_phase_with_the_first_freed():
+    counts, accelerator = [], Accelerator()
+    net = accelerator.prepare(model())
+    for phase in (torch.optim.AdamW, torch.optim.SGD):
+        optimizer = accelerator.prepare(counted(phase(net.parameters(), lr=0.01), counts))
+        for batch in accelerator.prepare(loader(4)):
+            accelerator.backward(net(batch).sum())
+            optimizer.step()
+            optimizer.zero_grad()
+        del optimizer
+        accelerator.free_memory()
+        gc.collect()
+    return len(counts)
+
+
+@loop
+def optimizers_in_backward():
+    counts, accelerator = [], Accelerator()
+    net, data = accelerator.prepare(model(), loader(6))
+    optimizers = {
+        parameter: counted(torch.optim.SGD([parameter], lr=0.1), counts) for parameter in net.parameters()
+    }
+
+    def step(parameter):
+        optimizers[parameter].step()
+        optimizers[parameter].zero_grad()
+
+    for parameter in net.parameters():
+        parameter.register_post_accumulate_grad_hook(step)
+    for batch in data:
+        accelerator.backward(net(batch).sum())
+    return len(counts) // len(optimizers)
 
 
 @loop
@@ -141,6 +239,18 @@ def unprepared_optimizer():
 
 
 @loop
+def raw_backward():
+    counts, accelerator = [], Accelerator()
+    net = model()
+    net, optimizer = accelerator.prepare(net, counted(torch.optim.SGD(net.parameters(), lr=0.01), counts))
+    for batch in loader(6):
+        net(batch).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return len(counts)
+
+
+@loop
 def scheduler_on_prepared_optimizer():
     counts, accelerator = [], Accelerator()
     net = model()
@@ -153,6 +263,22 @@ def scheduler_on_prepared_optimizer():
         accelerator.backward(net(batch).sum())
         optimizer.step()
         scheduler.step()
+    return len(counts)
+
+
+@loop
+def prepared_scheduler():
+    counts, accelerator = [], Accelerator(gradient_accumulation_steps=2)
+    net = model()
+    optimizer = counted(torch.optim.SGD(net.parameters(), lr=0.01), counts)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=2)
+    net, optimizer, data, scheduler = accelerator.prepare(net, optimizer, loader(10), scheduler)
+    for batch in data:
+        with accelerator.accumulate(net):
+            accelerator.backward(net(batch).sum())
+            optimizer.step()
+            scheduler.step()
+            optimizer.zero_grad()
     return len(counts)
 
 
@@ -180,6 +306,68 @@ def wrapped_optimizer():
         optimizer.step()
         iterations += 1
     return iterations
+
+
+@loop
+def wrapped_optimizer_prepared():
+    """The same handed to Accelerate: its own step is one step, whatever it does inside."""
+
+    class Twice(torch.optim.Optimizer):
+        def __init__(self, base):
+            super().__init__(base.param_groups, {})
+            self.base = base
+
+        def step(self, closure=None):
+            self.base.step()
+            self.base.step()
+
+    inner, accelerator = [], Accelerator()
+    net = model()
+    base = counted(torch.optim.SGD(net.parameters(), lr=0.01), inner)
+    net, optimizer, data = accelerator.prepare(net, Twice(base), loader(6))
+    for batch in data:
+        accelerator.backward(net(batch).sum())
+        optimizer.step()
+        optimizer.zero_grad()
+    return len(inner) // 2
+
+
+@loop
+def sharpness_aware():
+    """Two backward passes for one step, which is taken by an optimizer that a wrapper holds."""
+
+    class SharpnessAware(torch.optim.Optimizer):
+        def __init__(self, parameters, base, **options):
+            super().__init__(parameters, {"rho": 0.05})
+            self.base = base(self.param_groups, **options)
+
+        @torch.no_grad()
+        def climb(self):
+            for parameter in self.param_groups[0]["params"]:
+                self.state[parameter]["climbed"] = climbed = 0.05 * parameter.grad
+                parameter += climbed
+            self.zero_grad()
+
+        @torch.no_grad()
+        def descend(self):
+            for parameter in self.param_groups[0]["params"]:
+                parameter -= self.state[parameter]["climbed"]
+            self.base.step()
+            self.zero_grad()
+
+        def step(self, closure=None):
+            raise NotImplementedError
+
+    counts, accelerator = [], Accelerator()
+    net, data = accelerator.prepare(model(), loader(6))
+    optimizer = SharpnessAware(net.parameters(), torch.optim.SGD, lr=0.01)
+    counted(optimizer.base, counts)
+    for batch in data:
+        accelerator.backward(net(batch).sum())
+        optimizer.climb()
+        accelerator.backward(net(batch).sum())
+        optimizer.descend()
+    return len(counts)
 
 
 @loop
@@ -215,6 +403,40 @@ def evaluation():
             accelerator.backward(net(batch).sum())
             optimizer.step()
             optimizer.zero_grad()
+    return len(counts)
+
+
+@loop
+def sanity_evaluation():
+    counts, accelerator = [], Accelerator()
+    net = model()
+    net, optimizer, data, held_out = accelerator.prepare(
+        net, counted(torch.optim.AdamW(net.parameters()), counts), loader(6), loader(5)
+    )
+    with torch.no_grad():
+        for index, batch in enumerate(held_out):
+            accelerator.gather_for_metrics(net(batch))
+            if index == 2:
+                break
+    for batch in data:
+        accelerator.backward(net(batch).sum())
+        optimizer.step()
+        optimizer.zero_grad()
+    return len(counts)
+
+
+@loop
+def evaluation_before_there_is_an_optimizer():
+    counts, accelerator = [], Accelerator()
+    net, data, held_out = accelerator.prepare(model(), loader(6), loader(4))
+    with torch.no_grad():
+        for batch in held_out:
+            accelerator.gather_for_metrics(net(batch))
+    optimizer = accelerator.prepare(counted(torch.optim.AdamW(net.parameters()), counts))
+    for batch in data:
+        accelerator.backward(net(batch).sum())
+        optimizer.step()
+        optimizer.zero_grad()
     return len(counts)
 
 
@@ -281,6 +503,23 @@ def two_accelerators():
             optimizer.step()
             optimizer.zero_grad()
     return len(counts)
+
+
+@loop
+def two_accelerators_at_once():
+    student_steps, pairs = [], []
+    for counts in ([], student_steps):
+        accelerator = Accelerator()
+        net = model()
+        pairs.append(
+            (accelerator, *accelerator.prepare(net, counted(torch.optim.SGD(net.parameters(), 0.01), counts)))
+        )
+    for batch in pairs[0][0].prepare(loader(6)):
+        for accelerator, net, optimizer in pairs:
+            accelerator.backward(net(batch).sum())
+            optimizer.step()
+            optimizer.zero_grad()
+    return len(student_steps)
 
 
 @loop

@@ -15,17 +15,23 @@ class Loop:
 
     def __init__(self, optimizers: int = 1, step_on: str = "auto") -> None:
         self.optimizers = optimizers
+        self.evaluating = False
         self.seconds = 0.0
         self.clock = StepClock(step_on, optimizers=lambda: self.optimizers, now=lambda: self.seconds)
         self.counts: list[int] = []
 
     def play(self, events: str) -> list[int]:
-        """``b`` backward, ``u`` unsynced, ``A`` ``B`` optimizer steps, ``a`` unsynced, ``|`` batch."""
+        """``b`` backward, ``u`` unsynced, ``A`` ``B`` optimizer steps, ``a`` unsynced, ``|`` batch.
+
+        ``[`` begins an evaluation and ``]`` ends it.
+        """
         for event in events:
             self.seconds += 1
             if event == "|":
-                self.clock.batch_wanted(LOADER)
-                self.clock.batch(LOADER, waited_s=0.5)
+                self.clock.batch_wanted(LOADER, evaluating=lambda: self.evaluating)
+                self.clock.batch(LOADER, waited_s=0.5, evaluating=lambda: self.evaluating)
+            elif event in "[]":
+                self.evaluating = event == "["
             elif event in "bu":
                 self.clock.backward(synced=event == "b")
             elif event in "AB":
@@ -121,3 +127,27 @@ def test_what_a_step_was_made_of():
     assert (parts.wall_s, parts.wait_s, parts.optimizer_s, parts.micro_steps) == (5.0, 1.0, 0.25, 2)
     loop.play("|bA")
     assert loop.clock.last.wall_s == 3.0
+
+
+def test_training_after_batches_without_an_optimizer_counts_from_0():
+    loop = Loop(optimizers=0)
+    assert loop.play("[|||||]")[-1] == 4
+    assert loop.clock.source == "batch"
+    loop.optimizers = 1
+    assert loop.play("[||]|bA|bA")[-4:] == [0, 1, 1, 1, 2][-4:]
+    assert (loop.clock.restarts, loop.clock.discarded_steps, loop.clock.source) == (1, 4, "optimizer")
+    assert loop.clock.last.wall_s == 3
+
+
+def test_training_without_a_dataloader_after_evaluation_counts_from_0_too():
+    loop = Loop(optimizers=0)
+    loop.play("[||||]")
+    loop.optimizers = 1
+    assert loop.play("bAbA")[-4:] == [0, 1, 1, 2]
+
+
+@pytest.mark.parametrize("step_on", ["batch", "auto"])
+def test_batches_of_evaluation_are_no_steps_where_batches_are(step_on):
+    loop = Loop(step_on=step_on)
+    loop.clock.step_compiled = step_on == "auto"
+    assert loop.play("|||[|||]|||")[-1] == 5

@@ -31,9 +31,9 @@ def raw_trace(folder: Path, names: list[str]) -> Path:
     return path
 
 
-def finish(raw: Path, folder: Path, *, gzipped: bool = True, cut_step: int | None = None):
+def finish(raw: Path, folder: Path, *, gzipped: bool = True, labels=()):
     final = folder / "run" / "step_00000007" / ("rank00000.json" + (".gz" if gzipped else ""))
-    written = chrome_trace.write(raw, final, gzip=gzipped, cut_step=cut_step)
+    written = chrome_trace.write(raw, final, gzip=gzipped, labels=dict(labels))
     content = final.read_bytes()
     return written, gzip.decompress(content) if gzipped else content
 
@@ -89,7 +89,7 @@ def test_half_a_file_keeps_its_whole_events(tmp_path, kept):
 
 def test_a_step_that_was_cut_short_is_no_step(tmp_path):
     raw = raw_trace(tmp_path, ["ProfilerStep#8", "ProfilerStep#9"])
-    _, content = finish(raw, tmp_path, cut_step=9)
+    _, content = finish(raw, tmp_path, labels={9: "step 9 (cut short)"})
     assert [e["name"] for e in json.loads(content)["traceEvents"]] == ["ProfilerStep#8", "step 9 (cut short)"]
 
 

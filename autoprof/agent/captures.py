@@ -1,0 +1,211 @@
+"""Follows the plan on the thread that trains: begins each capture, ends it and hands on what it left."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from autoprof.agent.artifacts import chrome_trace
+from autoprof.agent.finisher import Finisher
+from autoprof.agent.guard import entry
+from autoprof.agent.journal import Journal
+from autoprof.agent.lifecycle import AbruptEnds
+from autoprof.agent.plan import CapturePlan
+from autoprof.agent.recorder import CannotRecord, RawTrace, Recorder
+from autoprof.run import layout
+from autoprof.settings import Settings
+
+NEVER = sys.maxsize
+
+
+class Captures:
+    """The captures of one rank, past, present and to come.
+
+    ``script_profilers`` holds the profilers of the script's own that are running.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        plan: CapturePlan,
+        journal: Journal,
+        finisher: Finisher,
+        ends: AbruptEnds,
+        scratch: Path,
+        script_profilers: weakref.WeakSet[Any],
+    ) -> None:
+        self.attention = 0
+        """The step number from which :meth:`follow` has something to do."""
+        self.have_profiled = False
+        self._settings = settings
+        self._plan = plan
+        self._journal = journal
+        self._finisher = finisher
+        self._ends = ends
+        self._scratch = scratch
+        self._script_profilers = script_profilers
+        self._recorder: Recorder | None = None
+        self._dealt_with = 0  # steps before this one need no further thought
+        self._folders: set[tuple[int, int]] = set()  # of captures that have left a trace
+
+    @property
+    def running(self) -> bool:
+        """Whether a capture is under way, its warmup included."""
+        return self._recorder is not None
+
+    @property
+    def recording(self) -> bool:
+        """Whether the step under way is being kept."""
+        return self._recorder is not None and self._recorder.recording
+
+    @property
+    def mine_to_end(self) -> bool:
+        """Whether the calling thread may end what runs: only the one that began it can keep it."""
+        current = self._recorder
+        return current is None or current.is_mine or current.is_orphaned
+
+    def follow(self, step: int, *, late: bool = False, ending: bool = False) -> None:
+        """Do what the plan says now that ``step`` has begun.
+
+        ``late`` says that it began before anybody looked, ``ending`` that nothing more is to be begun.
+        """
+        current = self._recorder
+        if current is not None:
+            if not self.mine_to_end:
+                return
+            if current.is_mine and not ending and step <= current.capture.last:
+                current.advance(step)
+                return
+            self._end(step, whole=step > current.capture.last)
+            self._dealt_with = current.capture.last + 1
+        if ending:
+            return
+        self._begin(step, late=late)
+        if self._recorder is None and self._ends.held:
+            if self._finisher.idle:
+                self._ends.release()
+            else:
+                self.attention = step + 1
+
+    def interrupt(self) -> None:
+        """End a capture in the middle of its step; the plan is looked at again after it."""
+        current = self._recorder
+        if current is not None:
+            self.attention = 0  # at the next step
+            self._end(current.step, whole=False)
+
+    def start_over(self) -> None:
+        """Take the plan from its beginning: steps are counted from 0 again."""
+        self.interrupt()
+        self._dealt_with = self.attention = 0
+
+    def abandon(self) -> None:
+        """Drop a capture after a fault. One that another thread runs is left to that thread."""
+        current = self._recorder
+        if current is None or not current.is_mine:
+            return
+        self._recorder = None
+        current.abandon()
+
+    def _begin(self, step: int, *, late: bool) -> None:
+        self._note_passed(step)
+        capture = self._plan.next_capture(step)
+        if capture is None:
+            self.attention = NEVER
+            return
+        self.attention = max(step + 1, capture.warmup_from)
+        if step < capture.warmup_from:
+            return
+        if self._finisher.is_full:
+            self._give_up(capture.last, f"{capture} not recorded: earlier traces are still being written")
+            return
+        if self._script_is_profiling():
+            self._journal.stood_aside()
+            if step == capture.last:
+                self._journal.missed(f"{capture} not whole: the script was profiling itself", silently=True)
+                self._dealt_with = capture.last + 1
+            return
+        self._ends.hold()
+        fresh = Recorder(capture, self._settings, self._journal.identity)
+        try:
+            fresh.start(step, late=late)
+        except CannotRecord as reason:
+            self._give_up(capture.last, f"{capture} not recorded: {reason}")
+            return
+        self._recorder = fresh
+        self.have_profiled = True
+
+    def _note_passed(self, step: int) -> None:
+        """Note captures that ended before it was known that their steps were steps."""
+        passed = self._plan.next_capture(self._dealt_with)
+        while passed is not None and passed.last < step:
+            self._give_up(passed.last, f"{passed} not recorded: over before it was known what a step is")
+            passed = self._plan.next_capture(self._dealt_with)
+
+    def _give_up(self, last_step: int, why: str) -> None:
+        self._journal.missed(why)
+        self._dealt_with = self.attention = last_step + 1
+
+    def _script_is_profiling(self) -> bool:
+        import torch
+
+        # The second question finds a profiler that started before the hooks were in place.
+        return bool(self._script_profilers) or torch.autograd._profiler_enabled()
+
+    def _end(self, step: int, *, whole: bool) -> None:
+        """Stop the recorder while ``step`` is under way and hand what it has to the finisher."""
+        current, self._recorder = self._recorder, None
+        if current is None:
+            return
+        journal = self._journal
+        if not current.is_mine:
+            current.abandon()
+            journal.missed(f"{current.capture} lost: it had to stop on another thread than it began on")
+            return
+        try:
+            raw = current.stop(step, scratch=self._scratch, whole=whole, step_source=journal.step_source)
+        except OSError as error:
+            journal.missed(f"{current.capture} lost: {error}")
+            return
+        except BaseException:  # Ctrl-C, or what a signal handler of the script raises
+            journal.missed(f"{current.capture} lost: interrupted while it was being saved")
+            raise
+        if raw is None:
+            journal.missed(
+                f"{current.capture} not recorded: stopped at step {step}, in warmup", silently=True
+            )
+        else:
+            self._finisher.submit(partial(self._finish, raw))
+
+    @entry
+    def _finish(self, raw: RawTrace) -> None:
+        """On the finisher: put one trace in place."""
+        me = self._journal.identity
+        gzip = self._settings.compress == "gzip"
+        folder = self._folder(raw)
+        final = folder / layout.trace_name(me.rank, me.host, me.pid, raw.time_ns, gzip=gzip)
+        try:
+            written = chrome_trace.write(raw.path, final, gzip=gzip, labels=raw.labels)
+        except (OSError, ValueError) as error:
+            self._journal.missed(
+                f"{raw.capture} could not be put into {folder}: {error}; torch's file is {raw.path}"
+            )
+            return
+        self._journal.recorded(raw, written)
+        self._journal.write_or_say()
+
+    def _folder(self, raw: RawTrace) -> Path:
+        """Return a folder in which this rank has no trace yet: readers take one per rank and folder.
+
+        What follows an interruption is named by its own first step.
+        """
+        first, again = raw.capture.first, 1
+        if (first, again) in self._folders:
+            first = raw.first
+        while (first, again) in self._folders:
+            again += 1
+        self._folders.add((first, again))
+        return layout.capture_dir(self._journal.run_dir, first, again)
