@@ -38,10 +38,25 @@ def test_one_line_each_and_the_job_goes_on(launch, clean):
         assert not outcome.output_dir.exists()
 
 
-def test_two_ranks_say_it_once(launch):
-    outcome = launch(SCRIPTS / "loops.py", "plain", ranks=2, by="accelerate", env={"ACCELPROF_ACTIVE": "0"})
-    assert outcome.status == 0
-    assert len(outcome.said) == 1
+@pytest.mark.parametrize(
+    ("case", "by"),
+    [
+        ("ACCELPROF_ACTIVE=0", "accelerate"),  # the launcher has read it too
+        ("ACCELPROF_RANKS=x", ""),
+        ("ACCELPROF_ENABEL=1", "accelerate"),
+        ("ACCELPROF_ACTIVITIES=hpu", ""),
+        (f"ACCELPROF_OUTPUT_DIR={__file__}/x", ""),
+    ],
+)
+def test_two_ranks_say_it_once(launch, case, by):
+    name, _, value = case.partition("=")
+    outcome = launch(SCRIPTS / "loops.py", "accumulate", ranks=2, by=by, env=setting(case))
+    assert outcome.status == 0, outcome.stderr
+    (line,) = outcome.said
+    assert name in line
+    assert value in line or name == "ACCELPROF_ENABEL"
+    assert outcome.stdout.replace("\n", "") == '{"accumulate": 3}' * 2  # two ranks interleave within a line
+    assert not outcome.output_dir.exists() or outcome.traces == []
 
 
 @pytest.mark.parametrize("name", ["ACCELPROF_ENABEL", "ACCELPROF_ENABLED"])
@@ -120,3 +135,13 @@ def test_strict_ends_the_job_before_it_trains(launch, case):
     (line,) = outcome.said
     assert case.partition("=")[0] in line
     assert "Traceback" not in outcome.stderr
+
+
+@pytest.mark.parametrize("case", ["ACCELPROF_ACTIVE=three", f"ACCELPROF_OUTPUT_DIR={__file__}/x"])
+def test_strict_ends_a_job_of_two_ranks_before_it_trains(launch, case):
+    env = {"ACCELPROF_STRICT": "1", **setting(case)}
+    outcome = launch(SCRIPTS / "loops.py", "plain", ranks=2, env=env)
+    assert outcome.status != 0
+    assert outcome.stdout == ""
+    assert outcome.said
+    assert all(case.partition("=")[0] in line for line in outcome.said)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections import Counter
 
 import pytest
-from jobs import SCRIPTS
+from jobs import SCRIPTS, run_job
 
 ACCELERATES_OWN = ["test_script", "test_sync", "test_ops"]
+TIMES = re.compile(r"'train_\w+': '?[\d.]+'?|\[[\d-]+ [\d:,]+\]")
 ABOUT_THE_JOB = re.compile(r"0x[0-9a-f]+|\d+\.\d+|\bport \d+|^\[20\d\d-.*$")
 
 
@@ -30,17 +32,60 @@ def test_the_scripts_inside_accelerates_wheel(launch, module, ranks):
     assert not [line for line in with_us.said if "fault" in line]
 
 
+def test_accelerates_own_metrics_with_external_dependencies(launch):
+    command = ["-m", "accelerate.test_utils.scripts.external_deps.test_metrics"]
+    without, with_us = (launch(*command, by="accelerate", enable=enable) for enable in (False, True))
+    assert without.status == 0, without.stderr
+    assert (with_us.status, with_us.stdout) == (0, without.stdout), with_us.stderr
+    assert with_us.rank()["step_source"] == "batch"
+
+
+@pytest.fixture(scope="module")
+def local_glue(tmp_path_factory):
+    """A folder that holds what scripts would otherwise download."""
+    folder = tmp_path_factory.mktemp("glue")
+    built = run_job(folder, SCRIPTS / "local_glue.py", enable=False)
+    assert built.status == 0, built.stderr
+    return folder
+
+
+@pytest.mark.parametrize(("script", "steps", "ranks"), [("performance", 20, 2), ("checkpointing", 20, 1)])
+def test_accelerates_own_training_with_external_dependencies(local_glue, tmp_path, script, steps, ranks):
+    outcomes = []
+    for enable in (False, True):
+        folder = tmp_path / str(enable)
+        shutil.copytree(local_glue, folder)
+        outcomes.append(
+            run_job(
+                folder,
+                *("-m", f"accelerate.test_utils.scripts.external_deps.test_{script}"),
+                *("--model_name_or_path", "model", "--output_dir", ".", "--num_epochs", "2"),
+                ranks=ranks,
+                by="accelerate",
+                enable=enable,
+                env={"HF_HOME": str(folder / "cache")},
+            )
+        )
+    without, with_us = outcomes
+    assert without.status == 0, without.stderr
+    # Figures included: losses, accuracies and learning rates are what they are without us.
+    assert (with_us.status, timeless(with_us.stdout)) == (0, timeless(without.stdout)), with_us.stderr
+    assert "epoch 1:" in without.stdout
+    assert [with_us.rank(rank)["steps"] for rank in range(ranks)] == [steps // ranks] * ranks
+    assert len(with_us.traces) == ranks
+
+
+def timeless(text):
+    return TIMES.sub("…", text)
+
+
 @pytest.mark.parametrize("script", ["train", "accumulate", "gan", "inference", "trainer"])
 def test_the_examples(launch, script):
     path = SCRIPTS.parents[2] / "examples" / f"{script}.py"
     without, with_us = (launch(path, by="accelerate", enable=enable) for enable in (False, True))
     assert (without.status, with_us.status) == (0, 0)
     # Figures included: the job computes what it computes without us.
-    timeless = [
-        re.sub(r"'train_\w+': '?[\d.]+'?|\[[\d-]+ [\d:,]+\]", "…", outcome.stdout)
-        for outcome in (without, with_us)
-    ]
-    assert timeless[0] == timeless[1]
+    assert timeless(with_us.stdout) == timeless(without.stdout)
     assert len(with_us.traces) == 1
 
 
