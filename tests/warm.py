@@ -20,6 +20,8 @@ from typing import Any
 from autoprof import _startup
 
 _POLL_S = 0.005
+_GRACE_S = 3.0
+"""How long the other ranks have to end by themselves after the first one has failed."""
 
 
 def serve() -> dict[str, Any]:
@@ -52,10 +54,10 @@ def _become(job: dict[str, Any], environment: dict[str, str]) -> None:
 
 
 def _wait(pids: list[int], timeout_s: float) -> list[int] | None:
-    """Return every rank's status. Where one fails the others get SIGTERM, as from torchelastic."""
+    """Return every rank's status. Where one fails the others get SIGTERM, as from torchelastic, but later."""
     statuses: dict[int, int] = {}
     deadline = time.monotonic() + timeout_s
-    told = False
+    patience = _GRACE_S
     while len(statuses) < len(pids):
         for pid in pids:
             if pid in statuses:
@@ -64,10 +66,10 @@ def _wait(pids: list[int], timeout_s: float) -> list[int] | None:
             if ended:
                 statuses[pid] = os.waitstatus_to_exitcode(status)
                 _signal_group(pid, signal.SIGKILL)  # what it has left behind
-        if any(statuses.values()) and not told:
-            told = True
+        if any(statuses.values()) and patience > 0:
+            patience -= _POLL_S
             for pid in pids:
-                if pid not in statuses:
+                if patience <= 0 and pid not in statuses:
                     os.kill(pid, signal.SIGTERM)
         if time.monotonic() > deadline:
             for pid in pids:

@@ -9,8 +9,8 @@ import pytest
 from jobs import SCRIPTS, read_trace, step_numbers
 
 # With ACCELPROF_STEPS=4-6 and two steps of warmup.
-PHASES = {"idle": 0, "warmup": 3, "active": 5, "after": 12}
-# What each does to a job on its own; tests of two ranks run the job without us as well.
+PHASES = {"idle": 0, "warmup": 3, "active": 5, "finishing": 7}
+# What each does to a job on its own.
 WAYS = {
     "exit": (3, ""),
     "raise": (1, ""),
@@ -20,21 +20,52 @@ WAYS = {
     "handler-before": (7, "the script's own handler\n"),
     "handler-after": (7, "the script's own handler\n"),
     "kill": (-signal.SIGKILL, ""),
-    "fork": (0, "the child ended with 5\ntrained to the end\n"),
-    "thread": (0, "trained to the end\n"),
 }
 
+UNHELD = ("terminate", "_exit")  # while nothing is being recorded they are left alone
 
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("how", WAYS)
-def test_an_end_inside_a_capture(launch, how):
-    check(launch, how, "active")
+def test_an_end_in_any_phase(launch, how, phase, ranks):
+    heavy = 3000 if phase == "finishing" else 0
+    outcome = launch(
+        SCRIPTS / "ends.py", how, PHASES[phase], heavy, ranks=ranks, env={"ACCELPROF_STEPS": "4-6"}
+    )
+    status, stdout = WAYS[how]
+    assert (outcome.statuses, outcome.stdout) == ([status] * ranks, stdout * ranks), outcome.stderr
+    # What comes without a handler of ours may come while the first file is being written.
+    check_files(outcome, may_leave_temporary=how == "kill" or (phase == "idle" and how in UNHELD))
+    if phase == "finishing":
+        threads = (outcome.output_dir.parent / "threads.txt").read_text().splitlines()
+        assert all("autoprof-finisher" in line for line in threads)
+    documents = [read_trace(trace.path) for trace in outcome.traces]
+    if how == "kill" and phase == "finishing":
+        return  # whole, or not there: read_trace has read what there is
+    if phase in ("idle", "warmup") or how == "kill":
+        assert documents == []
+        return
+    assert [document["autoprof"]["rank"] for document in documents] == list(range(ranks))
+    for document in documents:
+        assert document["autoprof"]["partial"] is (phase == "active")
+        assert step_numbers(document) == ([4] if phase == "active" else [4, 5, 6])
 
 
 @pytest.mark.parametrize(
-    ("how", "phase"), [("exit", "warmup"), ("terminate", "idle"), ("terminate", "after")]
+    ("how", "stdout"),
+    [
+        ("fork", "the child ended with 5\ntrained to the end\n"),
+        ("thread", "trained to the end\n"),
+        ("never", "trained to the end\n"),
+    ],
 )
-def test_an_end_outside_a_capture(launch, how, phase):
-    check(launch, how, phase)
+def test_what_goes_on_after_it(launch, how, stdout):
+    outcome = launch(SCRIPTS / "ends.py", how, PHASES["active"], env={"ACCELPROF_STEPS": "4-6"})
+    assert (outcome.status, outcome.stdout) == (0, stdout), outcome.stderr
+    check_files(outcome)
+    (trace,) = outcome.traces
+    assert step_numbers(read_trace(trace.path)) == [4, 5, 6]
 
 
 @pytest.mark.parametrize("how", ["raise-in-one-rank", "terminate"])
@@ -49,23 +80,6 @@ def test_an_end_of_two_ranks(launch, how):
         document = read_trace(trace.path)
         assert document["autoprof"]["partial"]
         assert step_numbers(document) in ([4], [4, 5])
-
-
-def check(launch, how, phase):
-    outcome = launch(SCRIPTS / "ends.py", how, PHASES[phase], env={"ACCELPROF_STEPS": "4-6"})
-    status, stdout = WAYS[how]
-    assert (outcome.status, outcome.stdout) == (status, stdout), outcome.stderr
-    # What comes without a handler of ours may come while the first file is being written.
-    check_files(outcome, may_leave_temporary=how == "kill" or (how, phase) == ("terminate", "idle"))
-    documents = [read_trace(trace.path) for trace in outcome.traces]
-    goes_on = status == 0
-    if how == "kill" or (phase in ("idle", "warmup") and not goes_on):
-        assert documents == []
-        return
-    (document,) = documents
-    whole = phase == "after" or goes_on
-    assert document["autoprof"]["partial"] is not whole
-    assert step_numbers(document) == ([4, 5, 6] if whole else [4])
 
 
 def check_files(outcome, *, may_leave_temporary=False):

@@ -28,6 +28,22 @@ def test_two_ranks_leave_two_traces_in_one_capture(launch, by):
     assert len(outcome.said) <= 4
 
 
+@pytest.mark.parametrize(
+    ("how", "ranks"), [("debug_launcher", 2), ("notebook_launcher", 1), ("fork", 2), ("spawn", 2)]
+)
+def test_ranks_started_from_inside_python(launch, how, ranks):
+    without, with_us = (
+        launch(SCRIPTS / "launchers.py", how, by="python", enable=enable) for enable in (False, True)
+    )
+    assert (with_us.status, with_us.stdout) == (0, without.stdout), with_us.stderr
+    assert f"trained on {ranks}" in with_us.stdout
+    assert [trace.rank for trace in with_us.traces] == list(range(ranks))
+    assert {trace.path.parent for trace in with_us.traces} == {with_us.run / "step_00000007"}
+    for trace in with_us.traces:
+        assert step_numbers(read_trace(trace.path)) == [7, 8, 9]
+    assert len(list((with_us.run / "ranks").iterdir())) == ranks
+
+
 def test_one_process_without_a_group_has_its_rank_in_the_trace(launch):
     outcome = launch(TRAIN, by="accelerate")
     (trace,) = outcome.traces

@@ -14,7 +14,8 @@ def handler(signum, frame):
     sys.exit(7)
 
 
-def main(how, at):
+def main(how, at, heavy=0):
+    """``heavy`` is the number of additional operations of a step: writing the trace then takes a while."""
     accelerator = Accelerator()
     torch.manual_seed(0)
     model = torch.nn.Linear(8, 1)
@@ -22,7 +23,10 @@ def main(how, at):
     if how == "handler-before":
         signal.signal(signal.SIGTERM, handler)
     for step in range(20):
-        accelerator.backward(model(torch.ones(2, 8)).sum())
+        values = torch.ones(2, 8)
+        for _ in range(heavy):
+            values = values + 0.0
+        accelerator.backward(model(values).sum())
         if step == at and (accelerator.is_main_process or how not in ("raise-in-one-rank",)):
             end(how)
         optimizer.step()
@@ -31,6 +35,8 @@ def main(how, at):
 
 
 def end(how):
+    with open("threads.txt", "a") as threads:
+        print(*(thread.name for thread in threading.enumerate()), file=threads)
     if how == "exit":
         sys.exit(3)
     if how.startswith("raise"):
@@ -55,10 +61,10 @@ def end(how):
 
 
 if __name__ == "__main__":
-    how, at = sys.argv[1], int(sys.argv[2])
+    how, at, heavy = sys.argv[1], int(sys.argv[2]), int([*sys.argv, 0][3])
     if how == "thread":
         thread = threading.Thread(target=main, args=(how, at))
         thread.start()
         thread.join()
     else:
-        main(how, at)
+        main(how, at, heavy)
