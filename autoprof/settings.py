@@ -89,6 +89,16 @@ def _seconds() -> Kind[float]:
     return Kind(parse, "a number of seconds, 0 or more")
 
 
+_SIZES = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+
+
+def _parse_bytes(text: str) -> int:
+    match = re.fullmatch(r"(\d{1,15})(|kb|mb|gb|tb)", text.lower(), re.ASCII)
+    if not match:
+        raise ValueError
+    return int(match[1]) * _SIZES[match[2]]
+
+
 def _choice(*choices: str) -> Kind[str]:
     def parse(text: str) -> str:
         if text.lower() not in choices:
@@ -288,6 +298,30 @@ class Settings:
         "",
         "Node-local folder for a trace before it is compressed. Default: the system's temporary folder.",
         example="/local/scratch",
+    )
+    keep: int = _row(
+        _whole_number(0),
+        0,
+        "0",
+        "Newest captures of each rank that stay; older traces of the run are removed. 0 keeps all.",
+        unit="captures",
+        example="10",
+    )
+    max_bytes: int = _row(
+        Kind(_parse_bytes, "a number of bytes such as 500MB or 20GB; 0 is no limit"),
+        20 * 10**9,
+        "20GB",
+        "Bytes of traces each rank may leave in one run. No capture begins once they are there.",
+        example="500MB",
+    )
+    max_seconds: float = _row(
+        _seconds(),
+        300.0,
+        "300",
+        "Seconds one capture may last, its warmup included. It is cut short at the end of the step then. "
+        "0 is no limit.",
+        unit="seconds",
+        example="60",
     )
     exit_timeout: float = _row(
         _seconds(),

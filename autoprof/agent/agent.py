@@ -239,6 +239,8 @@ class Agent:
             )
             with self._torch(captures):
                 captures.start_over()
+        if ended == 1 and clock.last is not None:
+            captures.step_took(clock.last.wall_s)
         if ended and clock.source not in self._step_sources:
             self._step_sources.add(clock.source)
             journal.say_step_source(compiled=clock.step_compiled)
@@ -311,7 +313,7 @@ class Agent:
         journal = self._journal
         if journal is None:
             return
-        journal.write_or_say()
+        journal.close()
         if not journal.faulty:
             journal.say_outcome()
 

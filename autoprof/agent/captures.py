@@ -8,11 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from autoprof.agent import room
 from autoprof.agent.artifacts import chrome_trace
 from autoprof.agent.finisher import Finisher
 from autoprof.agent.guard import entry
 from autoprof.agent.journal import Journal
 from autoprof.agent.lifecycle import AbruptEnds
+from autoprof.agent.pace import Pace
 from autoprof.agent.plan import CapturePlan
 from autoprof.agent.recorder import CannotRecord, RawTrace, Recorder
 from autoprof.run import layout
@@ -49,6 +51,8 @@ class Captures:
         self._script_profilers = script_profilers
         self._recorder: Recorder | None = None
         self._dealt_with = 0  # steps before this one need no further thought
+        self._largest_raw_bytes = 0
+        self._pace = Pace()
         self._folders: set[tuple[int, int]] = set()  # of captures that have left a trace
 
     @property
@@ -67,6 +71,10 @@ class Captures:
         current = self._recorder
         return current is None or current.is_mine or current.is_orphaned
 
+    def step_took(self, seconds: float) -> None:
+        """Take the duration of the step that has just ended, for the account of what a capture costs."""
+        self._pace.add(seconds, running=self.running, recording=self.recording)
+
     def follow(self, step: int, *, late: bool = False, ending: bool = False) -> None:
         """Do what the plan says now that ``step`` has begun.
 
@@ -76,10 +84,18 @@ class Captures:
         if current is not None:
             if not self.mine_to_end:
                 return
-            if current.is_mine and not ending and step <= current.capture.last:
+            too_long = 0 < self._settings.max_seconds < current.lasted_s
+            if current.is_mine and not ending and not too_long and step <= current.capture.last:
+                was_recording = current.recording
                 current.advance(step)
+                if current.recording is not was_recording:
+                    self._pace.skip_one()
                 return
-            self._end(step, whole=step > current.capture.last)
+            whole = step > current.capture.last
+            if too_long and not whole:
+                limit = f"{self._settings.max_seconds:g} s (ACCELPROF_MAX_SECONDS)"
+                self._journal.missed(f"{current.capture} cut short before step {step}, after {limit}")
+            self._end(step, whole=whole)
             self._dealt_with = current.capture.last + 1
         if ending:
             return
@@ -112,7 +128,7 @@ class Captures:
 
     def _begin(self, step: int, *, late: bool) -> None:
         self._note_passed(step)
-        capture = self._plan.next_capture(step)
+        capture = self._plan.next_capture(max(step, self._dealt_with))
         if capture is None:
             self.attention = NEVER
             return
@@ -128,6 +144,9 @@ class Captures:
                 self._journal.missed(f"{capture} not whole: the script was profiling itself", silently=True)
                 self._dealt_with = capture.last + 1
             return
+        if lack := self._lacking():
+            self._give_up(capture.last, f"{capture} not recorded: {lack}")
+            return
         self._ends.hold()
         fresh = Recorder(capture, self._settings, self._journal.identity)
         try:
@@ -136,7 +155,14 @@ class Captures:
             self._give_up(capture.last, f"{capture} not recorded: {reason}")
             return
         self._recorder = fresh
+        self._pace.skip_one()
         self.have_profiled = True
+
+    def _lacking(self) -> str:
+        most = self._settings.max_bytes
+        if 0 < most <= self._journal.bytes_kept:
+            return f"this rank has left {self._journal.bytes_kept:,} bytes, ACCELPROF_MAX_BYTES={most:,}"
+        return room.lacking(self._scratch, self._largest_raw_bytes)
 
     def _note_passed(self, step: int) -> None:
         """Note captures that ended before it was known that their steps were steps."""
@@ -161,6 +187,7 @@ class Captures:
         if current is None:
             return
         journal = self._journal
+        pace, self._pace = self._pace, Pace(self._pace)
         if not current.is_mine:
             current.abandon()
             journal.missed(f"{current.capture} lost: it had to stop on another thread than it began on")
@@ -173,6 +200,9 @@ class Captures:
         except BaseException:  # Ctrl-C, or what a signal handler of the script raises
             journal.missed(f"{current.capture} lost: interrupted while it was being saved")
             raise
+        if raw is not None:
+            self._largest_raw_bytes = max(self._largest_raw_bytes, raw.raw_bytes)
+            raw.step_s, raw.usual_step_s = pace.recorded_s, pace.usual_s
         if raw is None:
             journal.missed(
                 f"{current.capture} not recorded: stopped at step {step}, in warmup", silently=True
@@ -195,6 +225,8 @@ class Captures:
             )
             return
         self._journal.recorded(raw, written)
+        if self._settings.keep:
+            self._journal.prune(self._settings.keep)
         self._journal.write_or_say()
 
     def _folder(self, raw: RawTrace) -> Path:

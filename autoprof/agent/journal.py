@@ -40,6 +40,8 @@ class Journal:
         self._cause = ""  # what was said last of what was missed
         self._path = layout.rank_file(run_dir, identity.rank)
         self._opened = False
+        self._manifest: dict[str, Any] = {}
+        self._manifest_path: Path | None = None  # on rank 0, once it is written
         chosen = (rank for rank in range(identity.world_size) if settings.ranks.selects(rank, rank))
         self.speaks = identity.rank == next(chosen, 0)
         """Whether this rank speaks for the job: the first that records."""
@@ -64,7 +66,8 @@ class Journal:
         """
         self.run_dir.mkdir(parents=True, exist_ok=True)
         if self.identity.rank == 0:
-            store.write_json_once(self.run_dir / layout.MANIFEST, self._manifest())
+            self._manifest = self._describe_run()
+            self._manifest_path = store.write_json_once(self.run_dir / layout.MANIFEST, self._manifest)
         if self._path.exists():  # of an earlier attempt or another run under the same id
             stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S%f")
             name = f"{self._path.stem}.before-{self.identity.pid}-{stamp}.json"
@@ -97,10 +100,22 @@ class Journal:
             "micro_steps": clock.micro_steps,
             "step_source": clock.source,
             "captures": self._captures,
+            "cost": self.cost(),
             "missed": self._missed,
             "faults": self._faults,
         }
         store.write_json(self._path, document)
+
+    def close(self) -> None:
+        """Write where this rank has ended, and on rank 0 what the run has cost."""
+        self.write_or_say()
+        if self._manifest_path is None:
+            return
+        steps, cost = self._clock.steps, self.cost()
+        with suppress(OSError):  # said by the line above, if it is the disk
+            store.write_json(
+                self._manifest_path, {**self._manifest, "ended_at": _utc_now(), "steps": steps, "cost": cost}
+            )
 
     def write_or_say(self) -> None:
         """Write where this rank is, or say that it cannot be done."""
@@ -118,7 +133,7 @@ class Journal:
             return False
         return (found.get("host"), found.get("pid")) == (self.identity.host, self.identity.pid)
 
-    def _manifest(self) -> dict[str, Any]:
+    def _describe_run(self) -> dict[str, Any]:
         me = self.identity
         return {
             "schema": 1,
@@ -175,8 +190,12 @@ class Journal:
             "step_source": raw.step_source,
             "trace": str(written.path.relative_to(self.run_dir)),
             "bytes": written.size_bytes,
+            "inode": written.inode,
+            "raw_bytes": raw.raw_bytes,
             "blocked_start_s": round(raw.start_s, 6),
             "blocked_stop_s": round(raw.stop_s, 6),
+            "step_s": raw.step_s and round(raw.step_s, 6),
+            "usual_step_s": raw.usual_step_s and round(raw.usual_step_s, 6),
             "repaired_events": damage.repaired_events,
             "dropped_events": damage.dropped_events,
             "truncated": damage.truncated,
@@ -188,6 +207,37 @@ class Journal:
             )
         if len(self._captures) <= _ANNOUNCED:
             self.info(f"rank {self.identity.rank} recorded {_span(capture)}: {written.path}")
+
+    @property
+    def bytes_kept(self) -> int:
+        """Bytes of the traces that this rank has left and not removed."""
+        return sum(capture["bytes"] for capture in self._captures if not capture.get("removed"))
+
+    def prune(self, keep: int) -> None:
+        """Remove the traces of all but the ``keep`` newest captures, as far as they are what was written."""
+        kept = [capture for capture in self._captures if not capture.get("removed")]
+        for capture in kept[:-keep]:
+            path = self.run_dir / capture["trace"]
+            with suppress(OSError):
+                if path.stat().st_size == capture["bytes"] and path.stat().st_ino == capture["inode"]:
+                    path.unlink()
+                    path.parent.rmdir()  # fails, as it should, while other ranks have a trace there
+            capture["removed"] = not path.exists()
+
+    def cost(self) -> dict[str, Any]:
+        """Return what profiling has cost the training thread, in seconds, and the disk, in bytes."""
+        slower = [
+            capture["step_s"] / capture["usual_step_s"]
+            for capture in self._captures
+            if capture["step_s"] and capture["usual_step_s"]
+        ]
+        return {
+            "blocked_s": round(
+                sum(capture["blocked_start_s"] + capture["blocked_stop_s"] for capture in self._captures), 6
+            ),
+            "recorded_step_to_usual_step": round(max(slower), 3) if slower else None,
+            "bytes": self.bytes_kept,
+        }
 
     def missed(self, what: str, *, silently: bool = False) -> None:
         """Note that something planned was not recorded; one rank of each node says so."""
@@ -215,13 +265,16 @@ class Journal:
         steps = self._clock.steps
         count = f"{steps:,} step{'' if steps == 1 else 's'}"
         if self._captures:
-            total_kb = sum(capture["bytes"] for capture in self._captures) / 1000
+            cost = self.cost()
+            slower = cost["recorded_step_to_usual_step"]
+            times = f", a recorded step took {slower:.2g} times the usual" if slower else ""
             spans = ", ".join(map(_span, self._captures[:_ANNOUNCED]))
             if len(self._captures) > _ANNOUNCED:
                 spans += f" and {len(self._captures) - _ANNOUNCED} more"
             self.info(
                 f"the run ended after {count}; rank {self.identity.rank} recorded {spans} "
-                f"({total_kb:,.0f} kB) into {self.run_dir}{self._not_reached()}"
+                f"({cost['bytes'] / 1000:,.0f} kB) into {self.run_dir}; training was held up for "
+                f"{cost['blocked_s']:.2g} s{times}{self._not_reached()}"
             )
         elif not self._settings.ranks.selects(self.identity.rank, self.identity.local_rank):
             say(f"nothing recorded: ACCELPROF_RANKS={self._settings.ranks} selects none of the ranks")

@@ -74,6 +74,12 @@ class RawTrace:
     step_source: str
     """What ended the steps, as the clock names it."""
     time_ns: int
+    raw_bytes: int
+    """Size of the JSON as torch wrote it."""
+    step_s: float | None
+    """Median seconds of the whole steps recorded."""
+    usual_step_s: float | None
+    """Median seconds of the latest steps without a profiler."""
     start_s: float
     """Seconds the training thread was blocked when the recording began."""
     stop_s: float
@@ -96,6 +102,7 @@ class Recorder:
         self._begun_late = False
         self._labels: dict[int, str] = {}
         self._start_s = 0.0
+        self._began_at = 0.0
 
     @property
     def is_mine(self) -> bool:
@@ -106,6 +113,11 @@ class Recorder:
     def is_orphaned(self) -> bool:
         """Whether the thread that began the recording has ended."""
         return not self.is_mine and not self._thread.is_alive()
+
+    @property
+    def lasted_s(self) -> float:
+        """Seconds since the warmup began."""
+        return time.perf_counter() - self._began_at
 
     @property
     def recording(self) -> bool:
@@ -120,7 +132,7 @@ class Recorder:
         """
         import torch
 
-        began = time.perf_counter()
+        began = self._began_at = time.perf_counter()
         self.step = step
         self._first = max(step, self.capture.first)
         self._begun_late = late and step == self._first
@@ -193,6 +205,9 @@ class Recorder:
             labels=self._labels,
             step_source=step_source,
             time_ns=0,
+            raw_bytes=0,
+            step_s=None,
+            usual_step_s=None,
             start_s=self._start_s,
             stop_s=0.0,
         )
@@ -210,6 +225,7 @@ class Recorder:
             profile.export_chrome_trace(str(raw.path))
             if not raw.path.is_file():  # torch logs a failed export and goes on
                 raise OSError(f"torch could not write {raw.path}")
+            raw.raw_bytes = raw.path.stat().st_size
         finally:
             _release(profile)
         raw.stop_s = time.perf_counter() - began

@@ -188,3 +188,16 @@ def test_text_has_every_setting(capsys):
     assert main(["settings"]) == 0
     printed = capsys.readouterr().out
     assert all(setting.name in printed for setting in settings.SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("text", "size_bytes"), [("0", 0), ("4096", 4096), ("500MB", 500_000_000), ("2gb", 2_000_000_000)]
+)
+def test_sizes_are_decimal(text, size_bytes):
+    assert load({"ACCELPROF_MAX_BYTES": text}).max_bytes == size_bytes
+
+
+@pytest.mark.parametrize("text", ["-1", "1.5GB", "GB", "5 GB", "5GiB"])
+def test_other_sizes_are_refused(text):
+    with pytest.raises(SettingsError, match="500MB or 20GB"):
+        load({"ACCELPROF_MAX_BYTES": text})

@@ -17,6 +17,7 @@ class Written(NamedTuple):
 
     path: Path
     size_bytes: int
+    inode: int
     damage: Damage
 
 
@@ -38,12 +39,12 @@ def write(raw_path: Path, final_path: Path, *, gzip: bool, labels: Mapping[int, 
             pieces = _named(strict_pieces(raw, damage), raw_path, final_path, labels)
             for piece in _compressed(pieces) if gzip else pieces:
                 out.write(piece)
-        size_bytes = temporary.stat().st_size
+        found = temporary.stat()
         os.replace(temporary, final_path)
     finally:
         temporary.unlink(missing_ok=True)
     raw_path.unlink(missing_ok=True)
-    return Written(final_path, size_bytes, damage)
+    return Written(final_path, found.st_size, found.st_ino, damage)
 
 
 def _named(
