@@ -10,14 +10,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from autoprof.analysis import times as times_
 from autoprof.analysis.errors import Losses, TraceError
 from autoprof.analysis.pieces import NotATrace, Outside, metadata, read_events
 from autoprof.analysis.source import read_blocks
-from autoprof.analysis.table import Collective, EventTable, Float64s, Header, Int64s
+from autoprof.analysis.table import Collective, EventTable, Header, Int64s
 
-# Beyond this a double no longer tells nanoseconds apart when it counts microseconds.
-_EXACT_US = float(2**43)
-_LIMIT_US = 4e15
 _INT64_MAX = 2**63 - 1
 
 
@@ -63,14 +61,7 @@ class _Event(msgspec.Struct, gc=False):
     args: _Args | None = None
 
 
-class _ExactTime(msgspec.Struct, gc=False):
-    """The time of an event as it is written."""
-
-    ts: msgspec.Raw = msgspec.Raw(b"")
-
-
 _EVENTS = msgspec.json.Decoder(list[_Event])
-_EXACT_TIMES = msgspec.json.Decoder(list[_ExactTime])
 _NO_ARGS = _Args()
 
 
@@ -101,28 +92,12 @@ def read_trace(path: Path) -> EventTable:
 
 def _decode(text: bytes) -> list[_Event]:
     events = _EVENTS.decode(text)
-    # The largest time decides, and its neighbours in a piece are of the same kind.
-    latest = max([event.ts for event in events if event.ts is not None], default=0.0)
-    if latest > _EXACT_US and any(not event.ts.is_integer() for event in events if event.ts is not None):
-        for event, exact in zip(events, _EXACT_TIMES.decode(text), strict=True):
-            event.ts = _Nanoseconds.of(bytes(exact.ts), event.ts)
+    times = [event.ts for event in events]
+    exact = times_.with_exact(text, times)
+    if exact is not times:
+        for event, time in zip(events, exact, strict=True):
+            event.ts = time
     return events
-
-
-class _Nanoseconds(float):
-    """A time in microseconds that also knows its exact value in nanoseconds."""
-
-    ns: int
-
-    @classmethod
-    def of(cls, text: bytes, value: float | None) -> _Nanoseconds | float | None:
-        """Return ``value`` with what the digits of ``text`` say, where they are plain digits."""
-        whole, _, decimals = text.partition(b".")
-        if value is None or not (whole.isdigit() and decimals.isdigit()):
-            return value
-        exact = cls(value)
-        exact.ns = int(whole) * 1000 + int((decimals + b"000")[:3])
-        return exact
 
 
 class _Ids(dict[Any, int]):
@@ -167,24 +142,20 @@ class _Columns:
                         self._describe(event)
         complete, start_ns = self._usable(complete)
         dur_us = np.array([event.dur for event in complete], dtype=np.float64)
-        usable = np.abs(dur_us) < _LIMIT_US  # not a number is not usable either
+        usable = np.abs(dur_us) < times_.LIMIT_US  # not a number is not usable either
         self.losses.add("event without a usable duration, taken as 0", count=int(np.count_nonzero(~usable)))
         negative = usable & (dur_us < 0)
         self.losses.add("negative duration, taken as 0", count=int(np.count_nonzero(negative)))
-        self._append(complete, start_ns, _nanoseconds(np.where(usable & ~negative, dur_us, 0.0)))
+        self._append(complete, start_ns, times_.durations(np.where(usable & ~negative, dur_us, 0.0)))
 
     def _usable(self, events: list[_Event]) -> tuple[list[_Event], Int64s]:
         """Return the events that have a time, and their times."""
         ts_us = np.array([event.ts for event in events], dtype=np.float64)
-        usable = np.abs(ts_us) < _LIMIT_US
+        usable = np.abs(ts_us) < times_.LIMIT_US
         if not usable.all():
             self.losses.add("event without a usable time", count=int(np.count_nonzero(~usable)))
             events = [event for event, keep in zip(events, usable.tolist(), strict=True) if keep]
-        start_ns = _nanoseconds(ts_us[usable])
-        for row, event in enumerate(events):
-            if type(event.ts) is _Nanoseconds:
-                start_ns[row] = event.ts.ns
-        return events, start_ns
+        return events, times_.nanoseconds([event.ts or 0.0 for event in events])
 
     def _append(self, events: list[_Event], start_ns: Int64s, dur_ns: Int64s) -> None:
         args = [event.args or _NO_ARGS for event in events]
@@ -223,13 +194,13 @@ class _Columns:
 
     def _describe(self, event: _Event) -> None:
         args = event.args or _NO_ARGS
-        pid = _lane(event.pid)
+        pid = lane(event.pid)
         if event.name == "process_name":
             self.process_names[pid] = _text(args.name) or ""
         elif event.name == "process_labels":
             self.process_labels[pid] = _text(args.labels) or ""
         elif event.name == "thread_name":
-            self.thread_names[pid, _lane(event.tid)] = _text(args.name) or ""
+            self.thread_names[pid, lane(event.tid)] = _text(args.name) or ""
 
     def _pair(self) -> None:
         """Turn begin and end events into complete ones: of a thread, what began last ends first."""
@@ -238,7 +209,7 @@ class _Columns:
         begins, ends = [], []
         for row in np.argsort(times, kind="stable").tolist():
             event = events[row]
-            stack = open_rows.setdefault((_lane(event.pid), _lane(event.tid)), [])
+            stack = open_rows.setdefault((lane(event.pid), lane(event.tid)), [])
             if event.ph == "B":
                 stack.append(row)
             elif stack:
@@ -271,15 +242,9 @@ class _Columns:
         )
 
 
-def _nanoseconds(us: Float64s) -> Int64s:
-    """Return microseconds as nanoseconds. The product alone would lose digits of absolute times."""
-    whole = np.floor(us)
-    return whole.astype(np.int64) * 1000 + np.rint((us - whole) * 1000).astype(np.int64)
-
-
 def _lanes(values: list[Any], ids: _Ids) -> list[int]:
     known = set(map(type, values)) <= {int, str}
-    return list(map(ids.__getitem__, values if known else map(_lane, values)))
+    return list(map(ids.__getitem__, values if known else map(lane, values)))
 
 
 def _numbers(values: list[Any]) -> list[int]:
@@ -306,8 +271,8 @@ def _event(given: dict[str, Any]) -> _Event:
         cat=_text(given.get("cat")),
         ts=_float(given.get("ts")),
         dur=_float(given.get("dur")),
-        pid=_lane(given.get("pid")),
-        tid=_lane(given.get("tid")),
+        pid=lane(given.get("pid")),
+        tid=lane(given.get("tid")),
         args=_Args(**known) if known else None,
     )
 
@@ -329,7 +294,8 @@ def _float(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _lane(value: Any) -> int | str:
+def lane(value: Any) -> int | str:
+    """Return a process, a thread or an id as a number or a text, whatever type it was written as."""
     if isinstance(value, int | str):
         return value
     if isinstance(value, float) and value.is_integer():
