@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,12 +18,12 @@ import numpy as np
 from autoprof.analysis.clocks import UNKNOWN, Alignment, CollectiveKey, align, collective_ends
 from autoprof.analysis.errors import AnalysisError, Losses, TraceError
 from autoprof.analysis.inputs import TraceInput, newest_per_rank, with_rank
+from autoprof.analysis.output import check_output, is_same, replacing
 from autoprof.analysis.pieces import Event, Outside, read_events
 from autoprof.analysis.reader import lane, read_trace
 from autoprof.analysis.source import read_blocks
 from autoprof.analysis.table import EventTable, Int64s
 from autoprof.analysis.times import usable_ns, with_exact
-from autoprof.run.store import temporary_name
 
 SUFFIXES = (".json", ".json.gz")
 
@@ -72,49 +71,18 @@ def merge(inputs: list[TraceInput], output: Path) -> Merged:
         AnalysisError: no trace can be read, a trace has no rank, or ``output`` cannot be a trace's name.
         OSError: ``output`` cannot be written.
     """
-    _check_output(output)
+    check_output(output, SUFFIXES, inputs)
     merged = Merged([])
-    _check_not_an_input(output, inputs)
-    inputs = [one for one in inputs if not _is_same(one.path, output)]
+    inputs = [one for one in inputs if not is_same(one.path, output)]
     surveys = _survey_all(newest_per_rank(inputs, merged.notes.append), merged)
     _align(surveys)
     merged.surveys = surveys
-    temporary = temporary_name(output)
-    try:
-        with _open(temporary, compress=output.name.endswith(".gz")) as file:
-            _write(file, merged)
-        os.replace(temporary, output)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with (
+        replacing(output) as temporary,
+        _open(temporary, compress=output.name.endswith(".gz")) as file,
+    ):
+        _write(file, merged)
     return merged
-
-
-def _check_output(output: Path) -> None:
-    if not output.name.endswith(SUFFIXES) or output.name.startswith("."):
-        raise AnalysisError(f"{output} cannot be written: its name must end in {' or '.join(SUFFIXES)}")
-    if (output.exists() or output.is_symlink()) and not output.is_file():
-        raise AnalysisError(f"{output} exists and is no file, so it is not replaced; name a file")
-    if not output.parent.is_dir():
-        raise AnalysisError(f"{output} cannot be written: there is no folder {output.parent}")
-
-
-def _check_not_an_input(output: Path, inputs: list[TraceInput]) -> None:
-    """Let an earlier merge be replaced, and nothing else that was recorded."""
-    for one in inputs:
-        if _is_same(one.path, output) and not is_merged(one.path):
-            raise AnalysisError(f"{output} is one of the traces to be merged; name another file")
-
-
-def _is_same(path: Path, output: Path) -> bool:
-    return output.exists() and path.exists() and output.samefile(path)
-
-
-def is_merged(path: Path) -> bool:
-    """Say whether a trace was written by :func:`merge`."""
-    try:
-        return "merged" in read_trace(path).header.autoprof
-    except TraceError:
-        return False
 
 
 def _survey_all(inputs: list[TraceInput], merged: Merged) -> list[Survey]:
@@ -278,6 +246,9 @@ class _Rewriter:
 
     def _rewrite(self, event: Event) -> Event | None:
         phase = event.get("ph")
+        if not isinstance(phase, str):
+            self.losses.add("event that does not say of what kind it is: left out")
+            return None
         time_ns = usable_ns(event.get("ts"))
         if time_ns is not None:
             event["ts"] = (time_ns + self._move_ns) / 1000
