@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from typing import Protocol, cast
 
-COMMANDS = ("run", "check", "settings", "traces", "summary", "merge")
+COMMANDS = ("run", "check", "settings", "traces", "summary", "operators", "merge", "export")
 
 
 class CommandError(Exception):

@@ -28,8 +28,8 @@ def as_document(summary: Summary, *, top: int) -> dict[str, Any]:
         "schema": 1,
         "traces": [_trace(trace, top) for trace in summary.traces],
         "captures": [_capture(summary, capture) for capture in captures],
-        "operators": _hotspots(joined([trace.operators for trace in summary.traces]), top),
-        "kernels": _hotspots(joined([trace.kernels for trace in summary.traces]), top),
+        "operators": hotspots_document(joined([trace.operators for trace in summary.traces]), top),
+        "kernels": hotspots_document(joined([trace.kernels for trace in summary.traces]), top),
         "notes": summary.notes,
         "unreadable": summary.unreadable,
     }
@@ -60,8 +60,8 @@ def _trace(trace: TraceSummary, top: int) -> dict[str, Any]:
             }
             for step in trace.steps
         ],
-        "operators": _hotspots(trace.operators, top),
-        "kernels": _hotspots(trace.kernels, top),
+        "operators": hotspots_document(trace.operators, top),
+        "kernels": hotspots_document(trace.kernels, top),
         "notes": trace.notes,
     }
 
@@ -114,7 +114,8 @@ def _capture(summary: Summary, capture: int | None) -> dict[str, Any]:
     }
 
 
-def _hotspots(hotspots: list[Hotspot], top: int) -> list[dict[str, Any]]:
+def hotspots_document(hotspots: list[Hotspot], top: int) -> list[dict[str, Any]]:
+    """Return the first ``top`` hotspots as plain data."""
     return [_rounded(asdict(hotspot) | {"mean_us": hotspot.mean_us}) for hotspot in hotspots[:top]]
 
 

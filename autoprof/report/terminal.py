@@ -40,10 +40,10 @@ def print_summary(console: Console, summary: Summary, *, top: int, steps: bool) 
     count = sum(len(trace.steps) for trace in summary.traces)
     hottest = joined([trace.operators for trace in summary.traces])
     if hottest:
-        console.print(_hotspots("operators by self time on the CPU", hottest, top, count))
+        console.print(hotspots_table("operators by self time on the CPU", hottest, top, count))
     slowest = joined([trace.kernels for trace in summary.traces])
     if slowest:
-        console.print(_hotspots("kernels and copies on the device", slowest, top, count))
+        console.print(hotspots_table("kernels and copies on the device", slowest, top, count))
     for capture in sorted(captures, key=lambda first: first or 0):
         _say_who_is_slowest(console, summary, capture)
     _say_notes(console, summary)
@@ -103,7 +103,8 @@ def _device(traces: list[TraceSummary]) -> Table:
     return table
 
 
-def _hotspots(title: str, hotspots: list[Hotspot], top: int, steps: int) -> Table:
+def hotspots_table(title: str, hotspots: list[Hotspot], top: int, steps: int) -> Table:
+    """Lay out the first ``top`` hotspots; ``steps`` is what to divide by, 0 where there are none."""
     whole = sum(hotspot.self_us for hotspot in hotspots) or 1.0
     table = _table(title, ["name"], ["calls", "self ms", *(["per step"] if steps else []), "%", "mean us"])
     for hotspot in hotspots[:top]:
