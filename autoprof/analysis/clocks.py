@@ -33,7 +33,7 @@ def collective_ends(table: EventTable) -> dict[CollectiveKey, Int64s]:
     kernels = table.on_device() & table.named(_KERNEL)
     ranges = table.in_categories(ANNOTATION_CATEGORIES) & table.named(_CPU_RANGE)
     rows = np.flatnonzero(kernels | ranges)
-    steps = table.steps()
+    steps = table.steps
     launches = _launched_at(table, rows)
     numbers = (
         np.searchsorted(np.array([step.start_ns for step in steps], dtype=np.int64), launches, "right") - 1

@@ -87,7 +87,8 @@ def _each(inputs: list[TraceInput], write: Callable[[Rows], Any]) -> Exported:
     exported = Exported()
     chosen = newest_per_rank(inputs, exported.notes.append)
     seen: dict[tuple[int | None, int], Path] = {}
-    for one in sorted(chosen, key=lambda given: -given.time_ns):
+    # Where only the file knows its rank, the newest of a rank must come first.
+    for one in sorted(chosen, key=lambda given: -given.time_ns if given.rank is None else 0):
         try:
             table = read_trace(one.path)
         except TraceError as error:
@@ -124,7 +125,7 @@ def _rows(one: TraceInput, table: EventTable) -> Rows:
         words = [str(value) for value in values]
         return [words[row] for row in column.tolist()]
 
-    steps = table.steps()
+    steps = table.steps
     numbers = np.array([-1, *(step.number for step in steps)], dtype=np.int64)
     at = np.searchsorted(np.array([step.start_ns for step in steps], dtype=np.int64), table.ts_ns, "right")
     inside = table.ts_ns < np.array([0, *(step.end_ns for step in steps)], dtype=np.int64)[at]

@@ -66,7 +66,7 @@ def summarize(one: TraceInput) -> TraceSummary:
         TraceError: nothing of the trace can be read.
     """
     table = read_trace(one.path)
-    steps = table.steps()
+    steps = table.steps
     device = device_rows(table)
     phases = phase_times(table, steps)
     in_steps: list[DeviceUse] | list[None] = [None] * len(steps)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -154,6 +155,7 @@ class EventTable:
         """Return which events ran on an accelerator, shape (n,)."""
         return self.in_categories(DEVICE_CATEGORIES)
 
+    @functools.cached_property
     def steps(self) -> list[Step]:
         """Return the whole steps by number.
 

@@ -160,21 +160,21 @@ def answered(path, data):
 
 @given(edits)
 @example([])
-@many(1000)
+@many(800)
 def test_a_damaged_trace_is_answered_or_refused(tmp_path, changes):
     answer = answered(tmp_path / "trace.json", damaged(WHOLE, changes))
     assert answer or changes
 
 
 @given(edits, edits)
-@many(500)
+@many(400)
 def test_a_damaged_compressed_trace_is_answered_or_refused(tmp_path, before, after):
     data = damaged(gzip.compress(damaged(WHOLE, before), mtime=0), after)
     answered(tmp_path / "trace.json.gz", data)
 
 
 @given(documents)
-@many(500)
+@many(400)
 def test_events_of_any_shape_are_answered(tmp_path, content):
     answered(tmp_path / "trace.json", json.dumps(content).encode())
 
@@ -189,7 +189,7 @@ damaged_traces = edits.map(lambda changes: damaged(WHOLE, changes))
 
 
 @given(st.one_of(damaged_traces, documents.map(lambda content: json.dumps(content).encode())))
-@many(400)
+@many(300)
 def test_what_is_merged_is_strict_json_and_keeps_every_event(tmp_path, data):
     (tmp_path / "rank3.json").write_bytes(data)
     output = tmp_path / "merged.json"

@@ -225,7 +225,7 @@ def test_what_is_no_file_is_one_line(tmp_path):
 def test_a_trace_without_events_is_empty_not_an_error(write, content):
     table = read_trace(write(content))
     assert len(table) == 0
-    assert table.steps() == []
+    assert table.steps == []
     assert not table.losses
 
 
@@ -241,12 +241,12 @@ def test_a_step_that_was_cut_short_is_no_step(write):
         step(8, 100, 100),
         slice_("step 9 (cut short)", 200, 40, cat="user_annotation"),
     ]
-    assert [found.number for found in read_trace(write(document(events))).steps()] == [7, 8]
+    assert [found.number for found in read_trace(write(document(events))).steps] == [7, 8]
 
 
 def test_a_phantom_last_step_is_no_step_and_is_said(write, case):
     table = read_trace(case("phantom_step") / "rank0.json")
-    assert [found.number for found in table.steps()] == [2, 3, 4]
+    assert [found.number for found in table.steps] == [2, 3, 4]
     assert "step 5" in table.losses.lines()[0]
 
 
@@ -291,7 +291,7 @@ def test_real_traces_are_read_in_full(real, name, events, rank, steps):
     assert len(table) == len(raw) == events
     assert sorted(names(table)) == sorted(event["name"] for event in raw)
     assert table.dur_ns.sum() == sum(round(event["dur"] * 1000) for event in raw)
-    assert (table.header.rank, [found.number for found in table.steps()]) == (rank, steps)
+    assert (table.header.rank, [found.number for found in table.steps]) == (rank, steps)
 
 
 def test_sub_microsecond_kernels_are_never_negative(case):
