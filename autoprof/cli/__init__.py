@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import os
 import sys
+from collections.abc import Iterator
 from typing import Protocol, cast
 
-COMMANDS = ("run", "check", "settings", "traces")
+COMMANDS = ("run", "check", "settings", "traces", "summary", "operators", "merge", "export")
 
 
 class CommandError(Exception):
     """A mistake that a person can make; the message is the one line they see."""
+
+
+@contextlib.contextmanager
+def analysis_room() -> Iterator[None]:
+    """Turn a missing package of the ``analysis`` extra into one line; the late imports stand inside."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name not in ("msgspec", "numpy", "rich"):
+            raise
+        install = "pip install 'accelerate-autoprof[analysis]'"
+        raise CommandError(f"reading traces needs {error.name}, which is not installed; {install}") from None
 
 
 class Command(Protocol):

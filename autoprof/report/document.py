@@ -1,0 +1,129 @@
+"""A summary as plain data for JSON. Times are microseconds, as their names say."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import asdict
+from typing import Any
+
+from autoprof.analysis.hotspots import Hotspot, joined
+from autoprof.analysis.summary import StepSummary, Summary, TraceSummary
+
+PHASES = ("data_us", "forward_us", "backward_us", "optimizer_us", "other_us", "collective_us")
+DEVICE = (
+    "busy_us",
+    "idle_us",
+    "computation_us",
+    "communication_us",
+    "memory_us",
+    "overlap_us",
+    "exposed_us",
+)
+
+
+def as_document(summary: Summary, *, top: int) -> dict[str, Any]:
+    """Return the whole summary; of operators and kernels the ``top`` ones per trace and over all."""
+    captures = dict.fromkeys(trace.given.capture for trace in summary.traces)
+    return {
+        "schema": 1,
+        "traces": [_trace(trace, top) for trace in summary.traces],
+        "captures": [_capture(summary, capture) for capture in captures],
+        "operators": hotspots_document(joined([trace.operators for trace in summary.traces]), top),
+        "kernels": hotspots_document(joined([trace.kernels for trace in summary.traces]), top),
+        "notes": summary.notes,
+        "unreadable": summary.unreadable,
+    }
+
+
+def _trace(trace: TraceSummary, top: int) -> dict[str, Any]:
+    return {
+        "rank": trace.rank,
+        "world_size": trace.world_size,
+        "host": trace.host,
+        "capture_first_step": trace.given.capture,
+        "file": str(trace.given.path),
+        "device_name": trace.device_name,
+        "partial": trace.partial,
+        "events": trace.events,
+        "step_time": step_time(trace.steps),
+        "phases_median": phase_medians(trace.steps),
+        "forward_from": trace.forward_from,
+        "backward_from": trace.backward_from,
+        "device": _rounded(asdict(trace.device)) if trace.device else None,
+        "device_per_step_median": device_medians(trace.steps),
+        "steps": [
+            {
+                "number": step.number,
+                "duration_us": step.duration_us,
+                "phases": _rounded(asdict(step.phases)),
+                "device": _rounded(asdict(step.device)) if step.device else None,
+            }
+            for step in trace.steps
+        ],
+        "operators": hotspots_document(trace.operators, top),
+        "kernels": hotspots_document(trace.kernels, top),
+        "notes": trace.notes,
+    }
+
+
+def step_time(steps: list[StepSummary]) -> dict[str, float] | None:
+    """Return median and spread of the steps' lengths; None without steps."""
+    if not steps:
+        return None
+    lengths = [step.duration_us for step in steps]
+    median = statistics.median(lengths)
+    return _rounded(
+        {
+            "count": len(lengths),
+            "median_us": median,
+            "min_us": min(lengths),
+            "max_us": max(lengths),
+            # The median distance from the median: one slow step does not move it.
+            "spread_us": statistics.median(abs(length - median) for length in lengths),
+        }
+    )
+
+
+def phase_medians(steps: list[StepSummary]) -> dict[str, float | None] | None:
+    """Return the median of each phase over the steps; None without steps."""
+    if not steps:
+        return None
+    return _rounded({name: _median([getattr(step.phases, name) for step in steps]) for name in PHASES})
+
+
+def device_medians(steps: list[StepSummary]) -> dict[str, float | None] | None:
+    """Return the median of each figure of the device over the steps; None where it was not used."""
+    uses = [step.device for step in steps if step.device]
+    if not uses:
+        return None
+    return _rounded({name: _median([getattr(use, name) for use in uses]) for name in DEVICE})
+
+
+def _capture(summary: Summary, capture: int | None) -> dict[str, Any]:
+    medians = summary.steps_by_rank(capture)
+    slowest = max(medians, key=lambda rank: medians[rank]) if medians else None
+    fastest = min(medians, key=lambda rank: medians[rank]) if medians else None
+    return {
+        "first_step": capture,
+        "ranks": [trace.rank for trace in summary.traces if trace.given.capture == capture],
+        "step_median_us": _median(list(medians.values())),
+        "slowest_rank": slowest,
+        "slowest_step_median_us": medians[slowest] if medians else None,
+        "fastest_rank": fastest,
+        "fastest_step_median_us": medians[fastest] if medians else None,
+    }
+
+
+def hotspots_document(hotspots: list[Hotspot], top: int) -> list[dict[str, Any]]:
+    """Return the first ``top`` hotspots as plain data."""
+    return [_rounded(asdict(hotspot) | {"mean_us": hotspot.mean_us}) for hotspot in hotspots[:top]]
+
+
+def _median(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
+
+
+def _rounded(values: dict[str, Any]) -> dict[str, Any]:
+    """Round to nanoseconds, which is what traces hold."""
+    return {name: round(value, 3) if isinstance(value, float) else value for name, value in values.items()}
