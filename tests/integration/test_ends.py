@@ -53,6 +53,20 @@ def test_an_end_in_any_phase(launch, how, phase, ranks):
 
 
 @pytest.mark.parametrize(
+    ("inside", "recorded"),
+    [("start", []), ("step", []), ("stop", [4, 5, 6]), ("export_chrome_trace", [4, 5, 6])],
+)
+def test_sigterm_waits_for_torchs_profiler(launch, inside, recorded):
+    how = f"terminate-in-{inside}"
+    outcome = launch(SCRIPTS / "ends.py", how, 99, env={"ACCELPROF_STEPS": "4-6"})
+    assert (outcome.status, outcome.stdout) == (-signal.SIGTERM, ""), outcome.stderr
+    check_files(outcome)
+    assert [step_numbers(read_trace(trace.path)) for trace in outcome.traces] == (
+        [recorded] if recorded else []
+    )
+
+
+@pytest.mark.parametrize(
     ("how", "stdout"),
     [
         ("fork", "the child ended with 5\ntrained to the end\n"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from jobs import SCRIPTS, read_trace, step_numbers
@@ -77,6 +78,22 @@ def test_a_second_run_under_the_same_id_overwrites_nothing(launch, tmp_path):
     assert len(list((tmp_path / "shared/same").glob("run*.json"))) == 2
     assert len(list((tmp_path / "shared/same/step_00000007").iterdir())) == 2
     assert len(list((tmp_path / "shared/same/ranks").iterdir())) == 2
+
+
+def test_two_runs_at_once_under_the_same_id_keep_their_own_records(launch, tmp_path):
+    env = {"ACCELPROF_RUN_ID": "same", "ACCELPROF_OUTPUT_DIR": str(tmp_path / "shared")}
+
+    def run(_):
+        return launch(SCRIPTS / "paced.py", 100, 0.05, by="python", env={**env, "ACCELPROF_STEPS": "10,90"})
+
+    with ThreadPoolExecutor() as pool:
+        outcomes = list(pool.map(run, range(2)))
+    assert [outcome.status for outcome in outcomes] == [0, 0]
+    records = [json.loads(path.read_text()) for path in (tmp_path / "shared/same/ranks").iterdir()]
+    ended = [record for record in records if record["steps"] == 100]
+    assert len({record["pid"] for record in ended}) == 2
+    assert all(len(record["captures"]) == 2 and not record["faults"] for record in ended)
+    assert len(list((tmp_path / "shared/same").glob("step_*/*"))) == 4
 
 
 def test_ranges_of_accelerate_nest_within_their_step(launch):

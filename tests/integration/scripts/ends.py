@@ -14,12 +14,25 @@ def handler(signum, frame):
     sys.exit(7)
 
 
+def terminate_in(name):
+    """Have SIGTERM come in the middle of what the profiler does."""
+    original = getattr(torch.profiler.profile, name)
+
+    def terminated(self, *args, **kwargs):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return original(self, *args, **kwargs)
+
+    setattr(torch.profiler.profile, name, terminated)
+
+
 def main(how, at, heavy=0):
     """``heavy`` is the number of additional operations of a step: writing the trace then takes a while."""
     accelerator = Accelerator()
     torch.manual_seed(0)
     model = torch.nn.Linear(8, 1)
     model, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    if how.startswith("terminate-in-"):
+        terminate_in(how.removeprefix("terminate-in-"))
     if how == "handler-before":
         signal.signal(signal.SIGTERM, handler)
     for step in range(20):
