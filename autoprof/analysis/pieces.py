@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -20,6 +20,8 @@ from autoprof.analysis.errors import Losses
 
 # Larger pieces decode no faster and cost more when one has to be taken apart.
 _PIECE_BYTES = 4 * 1024 * 1024
+# A damaged piece is read in pieces of this size, so that one fault does not slow down the rest.
+_CAREFUL_BYTES = 64 * 1024
 _OUTSIDE_BYTES = 64 * 1024 * 1024
 _EVENT_BYTES = 16 * 1024 * 1024
 _LIST_START = re.compile(rb'"traceEvents"\s*:\s*\[')
@@ -35,6 +37,7 @@ _REPAIR_TRIES = 3
 _DECODER = json.JSONDecoder(strict=False)
 
 Event = dict[str, Any]
+Decode: TypeAlias = Callable[[bytes], list[Any]]
 
 
 class NotATrace(Exception):
@@ -54,7 +57,7 @@ class Outside:
 
 
 def read_events(
-    blocks: Iterator[bytes], decode: Callable[[bytes], list[Any]], outside: Outside, losses: Losses
+    blocks: Iterator[bytes], decode: Decode, outside: Outside, losses: Losses
 ) -> Iterator[list[Any]]:
     """Yield lists of events, and leave in ``outside`` the text around them once exhausted.
 
@@ -66,23 +69,29 @@ def read_events(
         NotATrace: there is no list of events in the text.
     """
     buffer, at = _find_list(blocks, outside)
+    careful_until = 0
     ended = False
     for block in blocks:
         buffer += block
-        while len(buffer) >= _PIECE_BYTES:
-            events, used, ended = _take(buffer, at, decode, losses)
-            if events:
-                yield events
-            buffer, at = buffer[used:], at + used
-            if ended or not used:
+        while not ended and len(buffer) >= (_PIECE_BYTES if at >= careful_until else _CAREFUL_BYTES):
+            taken = None
+            if at >= careful_until:
+                taken = _take(buffer, decode)
+                careful_until = 0 if taken else at + len(buffer)
+            if taken is None:
+                taken = _take_carefully(buffer, at, decode, losses)
+            if taken.events:
+                yield taken.events
+            buffer, at, ended = buffer[taken.used :], at + taken.used, taken.ended
+            if not taken.used:
                 break
         if ended:
             break
     if not ended:
-        events, used = _take_last(buffer, at, decode, losses)
-        if events:
-            yield events
-        buffer = buffer[used:]
+        for taken in _take_rest(buffer, at, decode, losses):
+            if taken.events:
+                yield taken.events
+            buffer = buffer[taken.used :]
     outside.tail = buffer
     for block in blocks:
         if len(outside.tail) > _OUTSIDE_BYTES:
@@ -112,22 +121,63 @@ def _find_list(blocks: Iterator[bytes], outside: Outside) -> tuple[bytes, int]:
     raise NotATrace("holds no list of traceEvents", len(buffer))
 
 
-def _take(
-    buffer: bytes, at: int, decode: Callable[[bytes], list[Any]], losses: Losses
-) -> tuple[list[Any], int, bool]:
-    """Return whole events from the front, how many bytes they took, and whether the list has ended."""
+class _Taken(NamedTuple):
+    """Events from the front of the text, how many bytes they took, and whether the list has ended."""
+
+    events: list[Any]
+    used: int
+    ended: bool = False
+
+
+def _take(buffer: bytes, decode: Decode) -> _Taken | None:
+    """Take as many whole events as there are; None where something among them is damaged."""
     end = len(buffer)
     for _ in range(_TRIES):
         cut = _last_cut(buffer, end)
         if cut is None:
-            break
+            return None
         events, damaged = _decode(buffer[: cut[0]], decode)
         if events is not None:
-            return events, cut[1], False
+            return _Taken(events, cut[1])
         if damaged:
-            break
+            return None
         end = cut[0] - 1
+    return None
+
+
+def _take_carefully(buffer: bytes, at: int, decode: Decode, losses: Losses) -> _Taken:
+    """Take a small piece, apart only if it is the damaged one; no bytes are used where more are needed."""
+    cut = _last_cut(buffer, min(len(buffer), _CAREFUL_BYTES))
+    if cut:
+        events, _ = _decode(buffer[: cut[0]], decode)
+        if events is not None:
+            return _Taken(events, cut[1])
+        taken = _take_apart(buffer[: cut[1]], at, losses, last=False)
+        if taken.used:
+            return taken
     return _take_apart(buffer, at, losses, last=False)
+
+
+def _take_rest(buffer: bytes, at: int, decode: Decode, losses: Losses) -> Iterator[_Taken]:
+    """Take the end of the text, to the end of the list if it has one."""
+    empty = _SPACE.match(buffer)
+    if empty and buffer[empty.end() : empty.end() + 1] == b"]":
+        yield _Taken([], empty.end(), ended=True)
+        return
+    for match in list(_LAST_EVENT.finditer(buffer))[: -_TRIES - 1 : -1]:
+        events, _ = _decode(buffer[: match.start() + 1], decode)
+        if events is not None:
+            yield _Taken(events, match.end(), ended=True)
+            return
+    while len(buffer) > _CAREFUL_BYTES:
+        taken = _take_carefully(buffer, at, decode, losses)
+        yield taken
+        if taken.ended:
+            return
+        if not taken.used:
+            break
+        buffer, at = buffer[taken.used :], at + taken.used
+    yield _take_apart(buffer, at, losses, last=True)
 
 
 def _last_cut(buffer: bytes, end: int) -> tuple[int, int] | None:
@@ -143,22 +193,7 @@ def _last_cut(buffer: bytes, end: int) -> tuple[int, int] | None:
         window *= 8
 
 
-def _take_last(
-    buffer: bytes, at: int, decode: Callable[[bytes], list[Any]], losses: Losses
-) -> tuple[list[Any], int]:
-    """Return the events of the end of the text, and how many bytes they took."""
-    empty = _SPACE.match(buffer)
-    if empty and buffer[empty.end() : empty.end() + 1] == b"]":
-        return [], empty.end()
-    for match in list(_LAST_EVENT.finditer(buffer))[: -_TRIES - 1 : -1]:
-        events, _ = _decode(buffer[: match.start() + 1], decode)
-        if events is not None:
-            return events, match.end()
-    events, used, _ = _take_apart(buffer, at, losses, last=True)
-    return events, used
-
-
-def _decode(body: bytes, decode: Callable[[bytes], list[Any]]) -> tuple[list[Any] | None, bool]:
+def _decode(body: bytes, decode: Decode) -> tuple[list[Any] | None, bool]:
     """Return the events, or None and whether the text is damaged rather than cut in the wrong place."""
     text = b"[" + body + b"]"
     try:
@@ -173,7 +208,7 @@ def _decode(body: bytes, decode: Callable[[bytes], list[Any]]) -> tuple[list[Any
         return None, "truncated" not in str(error)
 
 
-def _take_apart(buffer: bytes, at: int, losses: Losses, *, last: bool) -> tuple[list[Any], int, bool]:
+def _take_apart(buffer: bytes, at: int, losses: Losses, *, last: bool) -> _Taken:
     """Read event by event; repair what can be repaired, drop what cannot, and say so."""
     # Latin-1 maps bytes to characters one to one, so that positions are the file's.
     text = buffer.decode("latin-1")
@@ -183,23 +218,23 @@ def _take_apart(buffer: bytes, at: int, losses: Losses, *, last: bool) -> tuple[
         position = _past(buffer, position)
         mark = buffer[position : position + 1]
         if mark == b"]":
-            return events, position, True
+            return _Taken(events, position, ended=True)
         if not mark:
             if last:
                 losses.add("list of events cut short", at + position)
-            return events, position, False
+            return _Taken(events, position)
         event, end = _one(text, position)
         if end < 0:
             if not last and len(buffer) - position < _EVENT_BYTES:
-                return events, position, False
+                return _Taken(events, position)
             end = position
         if end == position:
             event, end = _repaired(buffer, position, last=last)
             if end < 0:
                 if not last and len(buffer) - position < _EVENT_BYTES:
-                    return events, position, False
+                    return _Taken(events, position)
                 losses.add("event cut short", at + position)
-                return events, len(buffer), False
+                return _Taken(events, len(buffer))
             losses.add("event that could not be read" if event is None else "event repaired", at + position)
         elif not isinstance(event, dict):
             losses.add("entry that is not an event", at + position)
@@ -224,8 +259,10 @@ def _one(text: str, position: int) -> tuple[Any, int]:
     That is ``position`` itself where the text is damaged, and -1 where it ends too early.
     """
     try:
-        _, end = _DECODER.raw_decode(text, position)
-        value = _DECODER.decode(text[position:end].encode("latin-1").decode("utf-8", "replace"))
+        value, end = _DECODER.raw_decode(text, position)
+        source = text[position:end]
+        if not source.isascii():
+            value = _DECODER.decode(source.encode("latin-1").decode("utf-8", "replace"))
         return clean(value), end
     except json.JSONDecodeError as error:
         ran_out = error.msg.startswith("Unterminated") or error.pos >= len(text) - len("Infinity")

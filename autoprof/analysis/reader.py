@@ -63,6 +63,7 @@ class _Event(msgspec.Struct, gc=False):
 
 _EVENTS = msgspec.json.Decoder(list[_Event])
 _NO_ARGS = _Args()
+_ARGUMENTS = {field.encode_name: field.name for field in msgspec.structs.fields(_Args)}
 
 
 def read_trace(path: Path) -> EventTable:
@@ -260,11 +261,7 @@ def _event(given: dict[str, Any]) -> _Event:
     args = given.get("args")
     known = {}
     if isinstance(args, dict):
-        known = {
-            field.name: args[field.encode_name]
-            for field in msgspec.structs.fields(_Args)
-            if field.encode_name in args
-        }
+        known = {name: args[key] for key, name in _ARGUMENTS.items() if key in args}
     return _Event(
         ph=_text(given.get("ph")) or "",
         name=_text(given.get("name")) or "",

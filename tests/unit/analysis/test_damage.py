@@ -117,6 +117,7 @@ documents = st.one_of(
 def small_pieces(monkeypatch):
     """Let damage meet the seams between pieces as well."""
     monkeypatch.setattr(pieces, "_PIECE_BYTES", 300)
+    monkeypatch.setattr(pieces, "_CAREFUL_BYTES", 200)
     monkeypatch.setattr(pieces, "_EVENT_BYTES", 2000)
     monkeypatch.setattr(source, "BLOCK_BYTES", 100)
     monkeypatch.setattr(source, "_COMPRESSED_BYTES", 64)

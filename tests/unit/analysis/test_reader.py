@@ -262,6 +262,7 @@ def test_large_traces_are_read_in_pieces_that_join_without_a_seam(write, monkeyp
 
 def test_damage_in_one_piece_leaves_the_others_alone(write, monkeypatch):
     monkeypatch.setattr(pieces, "_PIECE_BYTES", 3000)
+    monkeypatch.setattr(pieces, "_CAREFUL_BYTES", 500)
     monkeypatch.setattr(source, "BLOCK_BYTES", 1000)
     data = json.dumps(document([slice_(f"n{i}", i, 1) for i in range(1000)])).encode()
     data = data.replace(b'"ts": 500,', b'"ts": 500 500,')
