@@ -34,7 +34,7 @@ def with_exact(text: bytes, times: list[float | None]) -> list[float | None]:
     # The latest decides: the times of one trace are all of one kind.
     if max((time for time in times if time is not None), default=0.0) <= _EXACT_US:
         return times
-    if all(time is None or float(time).is_integer() for time in times):
+    if all(time is None or isinstance(time, int) or time.is_integer() for time in times):
         return times
     return [_exact(bytes(event.ts), time) for event, time in zip(_WRITTEN.decode(text), times, strict=True)]
 

@@ -209,3 +209,15 @@ def test_what_is_merged_is_strict_json_and_keeps_every_event(tmp_path, data):
     begun = sum(event["ph"] in ("B", "E") for event in written)
     assert len(complete) <= len(table) <= len(complete) + begun / 2
     assert all(isinstance(event["pid"], int) and event["pid"] > 0 for event in written)
+
+
+def test_a_time_that_no_float_can_hold_is_left_out_and_said(tmp_path):
+    slices = [{"ph": "X", "name": name, "ts": ts, "dur": 1.5, "pid": 1, "tid": 1} for name, ts in TIMES]
+    path = tmp_path / "rank0.json"
+    path.write_text(json.dumps({"traceEvents": slices}))
+    merged = merge([TraceInput(path, None, 0, 1)], tmp_path / "merged.json")
+    assert merged.events == 1
+    assert len(read_trace(path)) == 1
+
+
+TIMES = (("sound", 1.25e13 + 0.125), ("huge", 10**400))
