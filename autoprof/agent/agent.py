@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from autoprof.agent import guard, identity, lifecycle, recorder
-from autoprof.agent.captures import Captures
+from autoprof.agent.captures import NEVER, Captures
 from autoprof.agent.clock import StepClock
 from autoprof.agent.finisher import Finisher
 from autoprof.agent.guard import entry, say
@@ -62,7 +63,8 @@ class Agent:
         self._abrupt_ends = lifecycle.AbruptEnds(self.close, busy=lambda: self._busy_with_torch)
         self._recorder_gone = threading.Event()
         self._waking = threading.Lock()
-        self._step_sources: set[str] = set()
+        self._step_source = ""  # the latest that was said
+        self._idle_steps: deque[float] = deque(maxlen=64)
         self._script_profilers: weakref.WeakSet[Any] = weakref.WeakSet()
         guard.on_fault(self._fault)
 
@@ -97,36 +99,47 @@ class Agent:
             self._check_strictly()
             self.live = True
 
-    @entry
+    # These run in every step of a job, each inside an entry point of the hooks.
+
     def backward(self, synced: bool) -> None:
         """``Accelerator.backward`` has returned."""
         woke = self._journal is None
-        if not woke or self._wake():
-            ended = self._clock.backward(synced=synced)
-            if ended or woke or self._clock.restarts != self._restarts:
-                self._took(ended, late=not ended)
+        if woke and not self._wake():
+            return
+        ended = self._clock.backward(synced)
+        if ended or woke or self._clock.restarts != self._restarts:
+            self._took(ended, late=not ended)
 
-    @entry
-    def optimizer_step(self, key: int, synced: bool, skipped: bool, seconds: float) -> None:
-        """An optimizer's ``step``, or that of the engine in its place, has returned after ``seconds``."""
+    def optimizer_step(
+        self, key: int, synced: bool, skipped: bool, seconds: float, now: float | None = None
+    ) -> None:
+        """An optimizer's ``step``, or that of the engine in its place, has returned after ``seconds``.
+
+        ``now`` is the time by ``time.perf_counter``.
+        """
         woke = self._journal is None
-        if not woke or self._wake():
-            ended = self._clock.optimizer_step(key, synced=synced, skipped=skipped, seconds=seconds)
-            if ended or woke or self._clock.restarts != self._restarts:
-                self._took(ended, late=not ended)
+        if woke and not self._wake():
+            return
+        clock = self._clock
+        ended = clock.optimizer_step(key, synced, skipped, seconds, now)
+        if not ended:
+            if woke or clock.restarts != self._restarts:
+                self._took(0, late=True)
+        elif clock.steps < self._attention and clock.source == self._step_source:
+            self._idle_steps.append(clock.wall_s)
+        else:
+            self._took(ended)
 
     @entry
     def step_compiled(self) -> None:
         """Dynamo has taken an optimizer's ``step`` into a graph."""
         self._clock.step_compiled = True
 
-    @entry
     def batch_wanted(self, key: int, evaluating: Callable[[], bool]) -> None:
         """A loop asks a prepared dataloader for its next batch; ``evaluating`` says whether it evaluates."""
         if self._journal is not None and (ended := self._clock.batch_wanted(key, evaluating=evaluating)):
             self._took(ended)
 
-    @entry
     def batch(self, key: int, waited_s: float, evaluating: Callable[[], bool]) -> None:
         """A prepared dataloader hands out a batch for which the loop waited ``waited_s``."""
         woke = self._journal is None
@@ -182,7 +195,7 @@ class Agent:
         if settings.ranks.selects(me.rank, me.local_rank):
             ends, theirs = self._abrupt_ends, self._script_profilers
             self._captures = Captures(
-                settings, self._plan, journal, self._finisher, ends, self._scratch, theirs
+                settings, self._plan, journal, self._finisher, ends, self._scratch, theirs, self._idle_steps
             )
         self._state = _State.AT_WORK
         self._finisher.submit(self._open_run)
@@ -230,6 +243,7 @@ class Agent:
         """
         captures, journal, clock = self._captures, self._journal, self._clock
         if captures is None or journal is None:
+            self._attention, self._step_source = NEVER, clock.source  # this rank records nothing
             return
         if clock.restarts != self._restarts:
             self._restarts = clock.restarts
@@ -239,11 +253,11 @@ class Agent:
             )
             with self._torch(captures):
                 captures.start_over()
-        if ended == 1 and clock.last is not None:
-            captures.step_took(clock.last.wall_s)
-        if ended and clock.source not in self._step_sources:
-            self._step_sources.add(clock.source)
+        if ended and clock.source != self._step_source:
+            self._step_source = clock.source
             journal.say_step_source(compiled=clock.step_compiled)
+        if ended == 1 and not captures.running:
+            self._idle_steps.append(clock.wall_s)
         if clock.steps >= self._attention:
             self._turn(captures, late=late)
 

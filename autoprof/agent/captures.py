@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import weakref
+from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,8 @@ from autoprof.agent.finisher import Finisher
 from autoprof.agent.guard import entry
 from autoprof.agent.journal import Journal
 from autoprof.agent.lifecycle import AbruptEnds
-from autoprof.agent.pace import Pace
 from autoprof.agent.plan import CapturePlan
-from autoprof.agent.recorder import CannotRecord, RawTrace, Recorder
+from autoprof.agent.recorder import CannotRecord, RawTrace, Recorder, median
 from autoprof.run import layout
 from autoprof.settings import Settings
 
@@ -26,7 +26,8 @@ NEVER = sys.maxsize
 class Captures:
     """The captures of one rank, past, present and to come.
 
-    ``script_profilers`` holds the profilers of the script's own that are running.
+    ``script_profilers`` holds the profilers of the script's own that are running, ``idle_steps`` the seconds
+    that the latest steps took without any.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class Captures:
         ends: AbruptEnds,
         scratch: Path,
         script_profilers: weakref.WeakSet[Any],
+        idle_steps: Collection[float],
     ) -> None:
         self.attention = 0
         """The step number from which :meth:`follow` has something to do."""
@@ -52,7 +54,7 @@ class Captures:
         self._recorder: Recorder | None = None
         self._dealt_with = 0  # steps before this one need no further thought
         self._largest_raw_bytes = 0
-        self._pace = Pace()
+        self._idle_steps = idle_steps
         self._folders: set[tuple[int, int]] = set()  # of captures that have left a trace
 
     @property
@@ -71,10 +73,6 @@ class Captures:
         current = self._recorder
         return current is None or current.is_mine or current.is_orphaned
 
-    def step_took(self, seconds: float) -> None:
-        """Take the duration of the step that has just ended, for the account of what a capture costs."""
-        self._pace.add(seconds, running=self.running, recording=self.recording)
-
     def follow(self, step: int, *, late: bool = False, ending: bool = False) -> None:
         """Do what the plan says now that ``step`` has begun.
 
@@ -86,10 +84,7 @@ class Captures:
                 return
             too_long = 0 < self._settings.max_seconds < current.lasted_s
             if current.is_mine and not ending and not too_long and step <= current.capture.last:
-                was_recording = current.recording
                 current.advance(step)
-                if current.recording is not was_recording:
-                    self._pace.skip_one()
                 return
             whole = step > current.capture.last
             if too_long and not whole:
@@ -155,7 +150,6 @@ class Captures:
             self._give_up(capture.last, f"{capture} not recorded: {reason}")
             return
         self._recorder = fresh
-        self._pace.skip_one()
         self.have_profiled = True
 
     def _lacking(self) -> str:
@@ -187,7 +181,6 @@ class Captures:
         if current is None:
             return
         journal = self._journal
-        pace, self._pace = self._pace, Pace(self._pace)
         if not current.is_mine:
             current.abandon()
             journal.missed(f"{current.capture} lost: it had to stop on another thread than it began on")
@@ -202,7 +195,7 @@ class Captures:
             raise
         if raw is not None:
             self._largest_raw_bytes = max(self._largest_raw_bytes, raw.raw_bytes)
-            raw.step_s, raw.usual_step_s = pace.recorded_s, pace.usual_s
+            raw.usual_step_s = median(self._idle_steps, at_least=4)
         if raw is None:
             journal.missed(
                 f"{current.capture} not recorded: stopped at step {step}, in warmup", silently=True

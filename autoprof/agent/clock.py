@@ -39,32 +39,33 @@ class Pacemaker:
     """
 
     def __init__(self) -> None:
-        self._elected: int | None = None
-        self._round: list[int] = []
+        self.elected: int | None = None
+        self.round: list[int] = []
+        """What has come since the elected one last did."""
 
     def beat(self, key: int, *, alone: Callable[[], bool]) -> int:
         """Take one event of ``key`` and return how many loops have ended.
 
         ``alone`` says whether nothing else could beat; it is asked only where that matters.
         """
-        if key == self._elected:
-            if self._round:
-                self._round.clear()
+        if key == self.elected:
+            if self.round:
+                self.round.clear()
             return 1
-        if not self._round and alone():
-            self._elected = key
+        if not self.round and alone():
+            self.elected = key
             return 1
-        self._round.append(key)
-        if key == self._round[0] and len(self._round) > 1:
-            return self._elect(self._round[-2])
-        if self._round.count(key) >= 3:  # the first one has gone for good
+        self.round.append(key)
+        if key == self.round[0] and len(self.round) > 1:
+            return self._elect(self.round[-2])
+        if self.round.count(key) >= 3:  # the first one has gone for good
             return self._elect(key)
         return 0
 
     def _elect(self, key: int) -> int:
-        ended = self._round.count(key)
-        later = [] if key == self._round[-1] else self._round[-1:]
-        self._elected, self._round = key, later
+        ended = self.round.count(key)
+        later = [] if key == self.round[-1] else self.round[-1:]
+        self.elected, self.round = key, later
         return ended
 
 
@@ -85,6 +86,7 @@ class StepClock:
         self._step_on = step_on
         self._optimizers = optimizers
         self._now = now
+        self._counts_optimizers = step_on in ("auto", "optimizer")
         self._optimizer_pace = Pacemaker()
         self._batch_pace = Pacemaker()
         self._batch_keys: set[int] = set()
@@ -110,11 +112,22 @@ class StepClock:
         self.skipped_steps = 0
         self.source = ""
         """What ended the latest step: ``optimizer``, ``backward``, ``micro-step`` or ``batch``."""
-        self.last: StepParts | None = None
+        self.wall_s = 0.0
+        """Seconds that the latest step took."""
+        self._last = (0.0, 0.0, 0.0, 0, False)
 
-    def backward(self, *, synced: bool) -> int:
+    @property
+    def last(self) -> StepParts:
+        """What the latest step was made of."""
+        return StepParts(*self._last)
+
+    # These run in every step of a job: what is the same in nearly all of them comes first and calls nothing.
+
+    def backward(self, synced: bool) -> int:
         """A backward pass has returned; ``synced`` where it ended an accumulation."""
-        self._work()
+        self._worked = True
+        if self._batches_as_steps:
+            self._start_over()
         self._micro_steps += 1
         self.micro_steps += 1
         if self._step_on == "micro-step":
@@ -129,9 +142,18 @@ class StepClock:
             return 0
         return self._end(self._backwards_without_step, "backward")
 
-    def optimizer_step(self, key: int, *, synced: bool, skipped: bool = False, seconds: float = 0.0) -> int:
-        """A prepared or foreign optimizer's ``step`` has returned after ``seconds``."""
-        self._work()
+    def optimizer_step(
+        self,
+        key: int,
+        synced: bool,
+        skipped: bool = False,
+        seconds: float = 0.0,
+        now: float | None = None,
+    ) -> int:
+        """The ``step`` of an optimizer, prepared or not, has returned after ``seconds``, ``now``."""
+        self._worked = True
+        if self._batches_as_steps:
+            self._start_over()
         self.step_compiled = False
         self._optimizer_s += seconds
         if not synced:
@@ -139,9 +161,12 @@ class StepClock:
         self._optimizer_stepped = True
         if skipped:
             self._skipped = True
-        if self._step_on not in ("auto", "optimizer"):
+        if not self._counts_optimizers:
             return 0
-        return self._end(self._optimizer_pace.beat(key, alone=self._single_optimizer), "optimizer")
+        pace = self._optimizer_pace
+        if key == pace.elected and not pace.round:
+            return self._end(1, "optimizer", now)
+        return self._end(pace.beat(key, alone=self._single_optimizer), "optimizer", now)
 
     def batch_wanted(self, key: int, *, evaluating: Callable[[], bool] = bool) -> int:
         """A loop asks a dataloader for its next batch: the work on the one before is done.
@@ -170,11 +195,6 @@ class StepClock:
         self._batch_keys.add(key)
         self._wait_s += waited_s
 
-    def _work(self) -> None:
-        self._worked = True
-        if self._batches_as_steps:
-            self._start_over()
-
     def _start_over(self) -> None:
         self.restarts += 1
         self.discarded_steps = self._batches_as_steps
@@ -195,13 +215,13 @@ class StepClock:
     def _single_optimizer(self) -> bool:
         return self._optimizers() <= 1
 
-    def _end(self, ended: int, source: str) -> int:
+    def _end(self, ended: int, source: str, now: float | None = None) -> int:
         if not ended:
             return 0
-        now = self._now()
-        self.last = StepParts(
-            now - self._begun_at, self._wait_s, self._optimizer_s, self._micro_steps, self._skipped
-        )
+        if now is None:
+            now = self._now()
+        self.wall_s = wall_s = now - self._begun_at
+        self._last = (wall_s, self._wait_s, self._optimizer_s, self._micro_steps, self._skipped)
         if self._skipped:
             self.skipped_steps += 1
         self._begun_at = now

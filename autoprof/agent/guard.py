@@ -35,14 +35,23 @@ def entry(function: F) -> F:
     def guarded(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
-        except Exception as error:
-            if _comes_from_a_signal_handler(error):
-                raise
-            fault(name, error)
+        except Exception as error:  # noqa: BLE001  this is the net
+            caught(name, error)
             return None
 
     ENTRIES[name] = guarded
     return guarded  # type: ignore[return-value]
+
+
+def caught(name: str, error: Exception) -> None:
+    """Take an exception that was caught in the entry point ``name``.
+
+    Raises:
+        Exception: ``error`` itself, where it is not ours but that of a signal handler of the script.
+    """
+    if _comes_from_a_signal_handler(error):
+        raise error
+    fault(name, error)
 
 
 def _comes_from_a_signal_handler(error: BaseException) -> bool:

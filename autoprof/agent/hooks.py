@@ -12,7 +12,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Any
 
@@ -23,27 +23,35 @@ from autoprof.settings import resolve
 
 _MARK = "_autoprof_wrapped"
 
+Call = Callable[..., Any]
+
 _optimizers: dict[int, weakref.ref[Any]] = {}
 """Every optimizer that exists, prepared or not, each once, by its ``id``: it may have a hash of its own."""
 _accelerators: dict[int, weakref.ref[Any]] = {}
 """Every Accelerator that exists, in the same way."""
+_with_megatron = False
+"""Whether an engine of Megatron-LM has stepped."""
 
 
-class _Nesting(threading.local):
-    """How deep this thread is inside calls whose own optimizer steps are part of them."""
+class _Calls:
+    """The calls that one thread is inside of."""
 
-    depth = 0
+    __slots__ = ("depth", "stepped")
+
+    def __init__(self) -> None:
+        self.depth = 0
+        """How many of them have optimizer steps of their own that are part of them."""
+        self.stepped = False
+        """Whether an optimizer has stepped inside the latest backward, as gradient hooks may have it do."""
 
 
-class _Backward:
-    """One call of ``Accelerator.backward`` that is running."""
-
-    stepped = False
-    """Whether an optimizer has stepped inside it, as gradient hooks may have it do."""
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.calls = _Calls()
 
 
-_nesting = _Nesting()
-_backwards: list[_Backward] = []
+_thread = _Thread()
+_backwards: list[_Calls] = []  # of the threads that are inside ``Accelerator.backward``
 _agent: Agent | None = None
 _is_compiling: Callable[[], bool] = bool  # torch's own, both, once torch is there
 _is_grad_enabled: Callable[[], bool] = bool
@@ -82,17 +90,17 @@ def _install_optimizer(module: ModuleType) -> None:
     import torch
     from torch.autograd import profiler_legacy
 
-    _wrap(module.AcceleratedOptimizer, "__init__", _optimizer_built)
+    _wrap(module.AcceleratedOptimizer, "__init__", _around(_optimizer_built))
     _wrap(module.AcceleratedOptimizer, "step", _optimizer_step)
     profiler = torch.autograd.profiler
-    _wrap(profiler.profile, "_prepare_trace", _profiler_starting)
+    _wrap(profiler.profile, "_prepare_trace", _around(_profiler_starting))
     others = (profiler.emit_nvtx, profiler.emit_itt, profiler_legacy.profile)
     for cls in others:
-        _wrap(cls, "__enter__", _profiler_starting)
+        _wrap(cls, "__enter__", _around(_profiler_starting))
     for cls in (profiler.profile, *others):
-        _wrap(cls, "__exit__", _profiler_stopped)
+        _wrap(cls, "__exit__", _around(_profiler_stopped))
     base = torch.optim.Optimizer
-    _wrap(base, "_patch_step_function", _torch_optimizer_built)
+    _wrap(base, "_patch_step_function", _around(_torch_optimizer_built))
     for cls in _subclasses(base):
         if getattr(cls.__dict__.get("step"), "hooked", False):
             _wrap(cls, "step", _foreign_step)
@@ -101,28 +109,26 @@ def _install_optimizer(module: ModuleType) -> None:
 def _install_accelerator(module: ModuleType) -> None:
     from accelerate import data_loader
 
-    _wrap(module.Accelerator, "__init__", _accelerator_built)
+    _wrap(module.Accelerator, "__init__", _around(_accelerator_built))
     _wrap(module.Accelerator, "backward", _backward)
     for cls in (data_loader.DataLoaderShard, data_loader.DataLoaderDispatcher):
-        _wrap(cls, "__iter__", _iterate)
+        _wrap(cls, "__iter__", _around(_iterate))
     try:
         from accelerate.utils.megatron_lm import MegatronEngine
     except ImportError:  # this Accelerate does not know it
         return
-    _wrap(MegatronEngine, "train_step", _engine_step)
+    _wrap(MegatronEngine, "train_step", _around(_engine_step))
 
 
 def _hide_from_dynamo() -> None:
+    # The hooks that come through `_around`; `_wrap` hides what it puts in place itself.
     for hook in (
         _accelerator_built,
         _optimizer_built,
         _torch_optimizer_built,
-        _backward,
-        _optimizer_step,
         _engine_step,
         _iterate,
         _batches,
-        _foreign_step,
     ):
         dynamo.hide(hook.__code__, callees=False)
     for event in guard.ENTRIES.values():  # one code object, shared by all
@@ -140,7 +146,7 @@ def _note_compiled_step() -> bool:
 # Hooks: each calls what it stands for, exactly once, and tells the agent.
 
 
-def _accelerator_built(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def _accelerator_built(wrapped: Call, args: Any, kwargs: Any) -> Any:
     result = wrapped(*args, **kwargs)
     if _agent is not None and _agent.live:
         _register_accelerator(_instance(args, kwargs))
@@ -148,14 +154,14 @@ def _accelerator_built(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> A
     return result
 
 
-def _optimizer_built(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def _optimizer_built(wrapped: Call, args: Any, kwargs: Any) -> Any:
     result = wrapped(*args, **kwargs)
     if _agent is not None and _agent.live:
         _register_prepared(_instance(args, kwargs))
     return result
 
 
-def _torch_optimizer_built(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def _torch_optimizer_built(wrapped: Call, args: Any, kwargs: Any) -> Any:
     result = wrapped(*args, **kwargs)
     if _agent is not None and _agent.live:
         _register_foreign(_instance(args, kwargs))
@@ -186,98 +192,149 @@ def _register(registry: dict[int, weakref.ref[Any]], instance: Any) -> None:
         return
 
 
-def _backward(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    if _is_compiling():
-        return wrapped(*args, **kwargs)
-    agent = _agent
-    if agent is None or not agent.live:
-        return wrapped(*args, **kwargs)
-    synced = _is_synced(_instance(args, kwargs))
-    this = _Backward()
-    _backwards.append(this)
-    _nesting.depth += 1
-    try:
-        with _Range("Accelerator.backward") if agent.recording else _NO_RANGE:
-            result = wrapped(*args, **kwargs)
-    finally:
-        _nesting.depth -= 1
-        _backwards.remove(this)
-    _after_backward(agent, _instance(args, kwargs), synced, this.stepped)
-    return result
+# The next three are in every step of a job: they make no call that they do not need, and are entry points
+# written out, without the call that `guard.entry` takes.
+
+
+def _backward(original: Call) -> Call:
+    def backward(*args: Any, **kwargs: Any) -> Any:
+        if _is_compiling():
+            return original(*args, **kwargs)
+        agent = _agent
+        if agent is None or not agent.live:
+            return original(*args, **kwargs)
+        instance = args[0] if args else kwargs["self"]
+        calls = _thread.calls
+        synced = True
+        try:
+            synced = instance.gradient_state.sync_gradients
+        except Exception as error:  # noqa: BLE001
+            guard.caught("hooks._backward", error)
+        calls.stepped = False
+        calls.depth += 1
+        _backwards.append(calls)
+        try:
+            if agent.recording:
+                with _Range("Accelerator.backward"):
+                    result = original(*args, **kwargs)
+            else:
+                result = original(*args, **kwargs)
+        finally:
+            calls.depth -= 1
+            _backwards.remove(calls)
+        try:
+            if calls.stepped or _with_megatron or "deepspeed_engine_wrapped" in instance.__dict__:
+                _after_odd_backward(agent, instance, synced, calls.stepped)
+            else:
+                agent.backward(synced)
+        except Exception as error:  # noqa: BLE001
+            guard.caught("hooks._backward", error)
+        return result
+
+    return backward
+
+
+def _optimizer_step(original: Call) -> Call:
+    def step(*args: Any, **kwargs: Any) -> Any:
+        if _is_compiling():
+            _note_compiled_step()
+            return original(*args, **kwargs)
+        agent, calls = _agent, _thread.calls
+        if agent is None or not agent.live or ((calls.depth or _backwards) and _is_nested(calls)):
+            return original(*args, **kwargs)
+        instance = args[0] if args else kwargs["self"]
+        synced = True
+        try:
+            synced = instance.gradient_state.sync_gradients
+        except Exception as error:  # noqa: BLE001
+            guard.caught("hooks._optimizer_step", error)
+        calls.depth += 1
+        began = time.perf_counter()
+        try:
+            if agent.recording:
+                with _Range("AcceleratedOptimizer.step"):
+                    result = original(*args, **kwargs)
+            else:
+                result = original(*args, **kwargs)
+        finally:
+            calls.depth -= 1
+        now = time.perf_counter()
+        try:
+            agent.optimizer_step(id(instance.optimizer), synced, instance.step_was_skipped, now - began, now)
+        except Exception as error:  # noqa: BLE001
+            guard.caught("hooks._optimizer_step", error)
+        return result
+
+    return step
+
+
+def _foreign_step(original: Call) -> Call:
+    def step(*args: Any, **kwargs: Any) -> Any:
+        if _is_compiling():
+            _note_compiled_step()
+            return original(*args, **kwargs)
+        agent, calls = _agent, _thread.calls
+        if calls.depth and not _backwards:  # inside a prepared one, nearly always
+            return original(*args, **kwargs)
+        if agent is None or not agent.live or ((calls.depth or _backwards) and _is_nested(calls)):
+            return original(*args, **kwargs)
+        calls.depth += 1
+        began = time.perf_counter()
+        try:
+            result = original(*args, **kwargs)
+        finally:
+            calls.depth -= 1
+        _after_engine_step(agent, args[0] if args else kwargs["self"], time.perf_counter() - began)
+        return result
+
+    return step
 
 
 @guard.entry
-def _is_synced(instance: Any) -> bool:
-    return bool(instance.gradient_state.sync_gradients)
+def _is_nested(calls: _Calls) -> bool:
+    """Say whether an optimizer's step that begins here is part of a call that is being watched."""
+    # On a GPU, gradient hooks run on a thread of autograd's own, which Python knows as a dummy.
+    if not calls.depth and not isinstance(threading.current_thread(), threading._DummyThread):
+        return False
+    if _backwards:
+        _backwards[-1].stepped = True
+    return True
 
 
 @guard.entry
-def _after_backward(agent: Agent, instance: Any, synced: bool, stepped: bool) -> None:
+def _after_engine_step(agent: Agent, instance: Any, seconds: float) -> None:
+    agent.optimizer_step(id(instance), True, False, seconds)
+
+
+def _after_odd_backward(agent: Agent, instance: Any, synced: bool, stepped: bool) -> None:
     kind = instance.distributed_type.value
     if kind == "MEGATRON_LM":  # accelerate/accelerator.py: does nothing; the engine's train_step is the step
         return
     agent.backward(synced)
-    if kind == "DEEPSPEED" and synced:  # accelerate/utils/deepspeed.py: the engine has stepped in there
-        engine = instance.deepspeed_engine_wrapped.engine
-        agent.optimizer_step(id(engine), True, False, 0.0)
+    if kind == "DEEPSPEED":  # accelerate/utils/deepspeed.py: where synced, the engine has stepped in there
+        if synced:
+            agent.optimizer_step(id(instance.deepspeed_engine_wrapped.engine), True, False, 0.0)
     elif stepped:
         agent.optimizer_step(id(instance), True, False, 0.0)
 
 
-@guard.entry
-def _is_nested() -> bool:
-    """Say whether an optimizer's step that begins here is part of a call that is being watched."""
-    if _nesting.depth:
-        inside = True
-    elif _backwards:
-        # On a GPU, gradient hooks run on a thread of autograd's own, which Python knows as a dummy.
-        inside = isinstance(threading.current_thread(), threading._DummyThread)
-    else:
-        inside = False
-    if inside and _backwards:
-        _backwards[-1].stepped = True
-    return inside
-
-
-def _optimizer_step(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    if _is_compiling():
-        _note_compiled_step()
-        return wrapped(*args, **kwargs)
-    agent = _agent
-    if agent is None or not agent.live or _is_nested():
-        return wrapped(*args, **kwargs)
-    synced = _is_synced(_instance(args, kwargs))
-    _nesting.depth += 1
-    began = time.perf_counter()
-    try:
-        with _Range("AcceleratedOptimizer.step") if agent.recording else _NO_RANGE:
-            result = wrapped(*args, **kwargs)
-    finally:
-        _nesting.depth -= 1
-    _after_optimizer_step(agent, _instance(args, kwargs), synced, time.perf_counter() - began)
-    return result
-
-
-@guard.entry
-def _after_optimizer_step(agent: Agent, instance: Any, synced: bool, seconds: float) -> None:
-    agent.optimizer_step(id(instance.optimizer), synced, instance.step_was_skipped, seconds)
-
-
-def _engine_step(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    agent = _agent
+def _engine_step(wrapped: Call, args: Any, kwargs: Any) -> Any:
+    global _with_megatron  # noqa: PLW0603
+    agent, calls = _agent, _thread.calls
     if agent is None or not agent.live:
         return wrapped(*args, **kwargs)
-    _nesting.depth += 1
+    _with_megatron = True
+    calls.depth += 1
     began = time.perf_counter()
     try:
         result = wrapped(*args, **kwargs)
     finally:
-        _nesting.depth -= 1
-    agent.optimizer_step(id(_instance(args, kwargs)), True, False, time.perf_counter() - began)
+        calls.depth -= 1
+    _after_engine_step(agent, _instance(args, kwargs), time.perf_counter() - began)
     return result
 
 
-def _iterate(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def _iterate(wrapped: Call, args: Any, kwargs: Any) -> Any:
     iterator = wrapped(*args, **kwargs)
     agent = _agent
     if agent is None or not agent.live:
@@ -287,16 +344,26 @@ def _iterate(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:
 
 def _batches(agent: Agent, key: int, iterator: Iterator[Any]) -> Iterator[Any]:
     while agent.live:
-        agent.batch_wanted(key, _is_evaluating)
+        _batch_wanted(agent, key)
         began = time.perf_counter()
         try:
             batch = next(iterator)
         except StopIteration:
             return
-        agent.batch(key, time.perf_counter() - began, _is_evaluating)
+        _batch(agent, key, time.perf_counter() - began)
         yield batch
         del batch  # the loader drops its own reference here too, before it fetches the next one
     yield from iterator
+
+
+@guard.entry
+def _batch_wanted(agent: Agent, key: int) -> None:
+    agent.batch_wanted(key, _is_evaluating)
+
+
+@guard.entry
+def _batch(agent: Agent, key: int, waited_s: float) -> None:
+    agent.batch(key, waited_s, _is_evaluating)
 
 
 def _is_evaluating() -> bool:
@@ -308,14 +375,14 @@ def _is_evaluating() -> bool:
     return bool(models) and not any(model.training for model in models)
 
 
-def _profiler_starting(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def _profiler_starting(wrapped: Call, args: Any, kwargs: Any) -> Any:
     enabled = getattr(_instance(args, kwargs), "enabled", True)
     if enabled and _agent is not None and _agent.live and not driving.ours:
         _agent.profiler_starting(_instance(args, kwargs))
     return wrapped(*args, **kwargs)
 
 
-def _profiler_stopped(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def _profiler_stopped(wrapped: Call, args: Any, kwargs: Any) -> Any:
     try:
         return wrapped(*args, **kwargs)
     finally:
@@ -323,28 +390,11 @@ def _profiler_stopped(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> An
             _agent.profiler_stopped(_instance(args, kwargs))
 
 
-def _foreign_step(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    if _is_compiling():
-        _note_compiled_step()
-        return wrapped(*args, **kwargs)
-    agent = _agent
-    if agent is None or not agent.live or _is_nested():
-        return wrapped(*args, **kwargs)
-    _nesting.depth += 1
-    began = time.perf_counter()
-    try:
-        result = wrapped(*args, **kwargs)
-    finally:
-        _nesting.depth -= 1
-    agent.optimizer_step(id(_instance(args, kwargs)), True, False, time.perf_counter() - began)
-    return result
-
-
 # Tools.
 
 
-def _wrap(owner: type[Any], name: str, hook: Callable[..., Any]) -> None:
-    """Put ``hook(original, args, kwargs)`` in the place of a method.
+def _wrap(owner: type[Any], name: str, hook: Callable[[Call], Call]) -> None:
+    """Put ``hook(original)`` in the place of a method.
 
     The replacement is a plain function. A proxy would not pickle, would hide an inherited docstring, and a
     learning-rate scheduler, which takes ``step.__func__`` and calls that (torch/optim/lr_scheduler.py),
@@ -353,14 +403,22 @@ def _wrap(owner: type[Any], name: str, hook: Callable[..., Any]) -> None:
     original = getattr(owner, name)
     if getattr(original, _MARK, False):
         return
-
-    @functools.wraps(original)
-    def hooked(*args: Any, **kwargs: Any) -> Any:
-        return hook(original, args, kwargs)
-
+    hooked = functools.wraps(original)(hook(original))
     dynamo.hide(getattr(hooked, "__code__"), callees=False)  # noqa: B009  unknown to its type
     setattr(hooked, _MARK, True)
     setattr(owner, name, hooked)
+
+
+def _around(hook: Callable[[Call, Any, Any], Any]) -> Callable[[Call], Call]:
+    """Make a hook for :func:`_wrap` of a function that gets the original and the arguments of a call."""
+
+    def wrap(original: Call) -> Call:
+        def hooked(*args: Any, **kwargs: Any) -> Any:
+            return hook(original, args, kwargs)
+
+        return hooked
+
+    return wrap
 
 
 def _subclasses(cls: type[Any]) -> Iterator[type[Any]]:
@@ -395,11 +453,8 @@ class _Range:
                 self._range.__exit__(None, None, None)
 
 
-_NO_RANGE = nullcontext()
-
-
 def _find_is_compiling() -> Callable[[], bool]:
     import torch
 
-    found = getattr(getattr(torch, "compiler", None), "is_compiling", None)
+    found = getattr(getattr(torch, "compiler", None), "is_dynamo_compiling", None)
     return found or (lambda: False)  # an older torch

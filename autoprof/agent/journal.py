@@ -267,7 +267,7 @@ class Journal:
         if self._captures:
             cost = self.cost()
             slower = cost["recorded_step_to_usual_step"]
-            times = f", a recorded step took {slower:.2g} times the usual" if slower else ""
+            times = f", recorded steps took {slower:.1f} times the usual" if slower else ""
             spans = ", ".join(map(_span, self._captures[:_ANNOUNCED]))
             if len(self._captures) > _ANNOUNCED:
                 spans += f" and {len(self._captures) - _ANNOUNCED} more"

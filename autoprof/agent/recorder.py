@@ -7,7 +7,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,6 +102,8 @@ class Recorder:
         self._first = capture.first
         self._begun_late = False
         self._labels: dict[int, str] = {}
+        self._step_began_at = 0.0  # where the profiler was neither started nor stopped in that step
+        self._steps_s: deque[float] = deque(maxlen=64)
         self._start_s = 0.0
         self._began_at = 0.0
 
@@ -122,7 +125,7 @@ class Recorder:
     @property
     def recording(self) -> bool:
         """Whether the step under way is being kept."""
-        return self._profile is not None and self.step >= self._first
+        return self.step >= self._first
 
     def start(self, step: int, *, late: bool = False) -> None:
         """Start with ``step``, which may lie anywhere in the capture and, if ``late``, is under way already.
@@ -164,12 +167,19 @@ class Recorder:
                 self._profile.preset_metadata.pop("distributedInfo", None)
         else:
             self._label(step)
+            self._note_duration(began)
         self._profile.step_num = step - 1
         with drive():
             self._profile.step()
         if opens:
             self._start_s += time.perf_counter() - began
+        else:
+            self._step_began_at = time.perf_counter()
         self.step = step
+
+    def _note_duration(self, now: float) -> None:
+        if self._step_began_at and self.recording:
+            self._steps_s.append(now - self._step_began_at)
 
     def _label(self, step: int, *, cut: bool = False) -> None:
         """Close the range of the step under way, all before ``step`` having ended."""
@@ -196,6 +206,8 @@ class Recorder:
         profile, self._profile = self._profile, None
         recorded = self.step >= self._first
         self._label(step, cut=not whole and step == self.step)
+        if recorded and step > self.step:
+            self._note_duration(began)
         raw = RawTrace(
             path=scratch,
             capture=self.capture,
@@ -206,7 +218,7 @@ class Recorder:
             step_source=step_source,
             time_ns=0,
             raw_bytes=0,
-            step_s=None,
+            step_s=median(self._steps_s, at_least=2),
             usual_step_s=None,
             start_s=self._start_s,
             stop_s=0.0,
@@ -297,6 +309,12 @@ class Recorder:
             "settings": describe(self._settings),
             "versions": versions(),
         }
+
+
+def median(values: Collection[float], *, at_least: int) -> float | None:
+    """Return the median of ``at_least`` so many; the ``statistics`` module takes 10 ms to import."""
+    ordered = sorted(values)
+    return ordered[len(ordered) // 2] if len(ordered) >= at_least else None
 
 
 def _release(profile: Any) -> None:

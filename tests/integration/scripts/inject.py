@@ -29,6 +29,7 @@ from autoprof.agent import guard
 NOT_INJECTED = {
     "guard.entry",
     "guard.on_fault",
+    "guard.caught",
     "guard.fault",
     "guard.say",
     "hooks.install",
@@ -41,6 +42,7 @@ NOT_INJECTED = {
     "dynamo.hide",
     "dynamo.run_while_tracing",
     "hooks._wrap",
+    "hooks._around",
     "hooks._subclasses",
     "agent.Agent.__init__",
     "plan.CapturePlan.__init__",

@@ -7,7 +7,6 @@ import shutil
 import pytest
 
 from autoprof.agent import room
-from autoprof.agent.pace import Pace
 
 GIB = 2**30
 
@@ -68,16 +67,3 @@ def test_a_capture_may_be_as_large_as_the_largest_before(machine):
 
 def test_a_scratch_folder_that_is_gone(machine):
     assert "cannot be looked at" in room.lacking(machine / "gone", 0)
-
-
-def test_the_pace_leaves_out_steps_in_which_the_profiler_started_or_stopped():
-    pace = Pace()
-    for seconds in (9.0, 1.0, 2.0, 3.0):
-        pace.add(seconds, running=False, recording=False)
-    pace.skip_one()
-    for seconds in (8.0, 4.0):
-        pace.add(seconds, running=True, recording=False)
-    for seconds in (5.0, 7.0, 6.0):
-        pace.add(seconds, running=True, recording=True)
-    assert (pace.usual_s, pace.recorded_s) == (2.0, 6.0)
-    assert (Pace(pace).usual_s, Pace(pace).recorded_s) == (2.0, None)
