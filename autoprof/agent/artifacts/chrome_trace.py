@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -62,12 +61,8 @@ def _named(
 
 def _compressed(pieces: Iterator[bytes]) -> Iterator[bytes]:
     compressor = _gzip_compressor()
-    began = time.perf_counter()
     for piece in pieces:
         yield compressor.compress(piece)
-        # Checking holds the GIL; giving as long a time back leaves the training thread in front.
-        time.sleep(min(time.perf_counter() - began, 0.01))
-        began = time.perf_counter()
     yield compressor.flush()
 
 

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from autoprof.agent import strict_json
 from autoprof.agent.artifacts import chrome_trace
+
+
+@pytest.fixture(autouse=True, params=["with SQLite", "without SQLite"])
+def _checked(request, monkeypatch):
+    strict_json._quick_check.cache_clear()
+    if request.param == "without SQLite":
+        monkeypatch.setitem(sys.modules, "sqlite3", None)
+    yield
+    strict_json._quick_check.cache_clear()
 
 
 def event(name: str, number: int = 0) -> str:
@@ -109,3 +122,16 @@ def test_a_folder_that_cannot_be_made_keeps_the_raw_file(tmp_path):
     with pytest.raises(OSError, match="run"):
         finish(raw, tmp_path)
     assert raw.exists()
+
+
+JSON_LIKE = st.text(
+    st.sampled_from('[]{}",:0123456789.eE+-\\ \t\n\x00\x01\x7fNaInfityrulsd/é\ud800'), max_size=24
+)
+
+
+@given(JSON_LIKE | st.recursive(st.none() | st.floats() | st.text(), st.lists).map(json.dumps))
+def test_what_sqlite_accepts_is_strict_json(text):
+    if "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text):
+        accepted = strict_json._quick_check()(text)
+        if accepted:
+            strict_json._DECODER.decode(text)
