@@ -292,6 +292,14 @@ class Settings:
     compress: str = _row(
         _choice("gzip", "none"), "gzip", "gzip", "How trace files are compressed.", example="none"
     )
+    fork_save: bool = _row(
+        FLAG,
+        False,
+        "0",
+        "Has a forked child write torch's trace while the training goes on. Not where the script handles "
+        "SIGCHLD or InfiniBand is in use.",
+        example="1",
+    )
     scratch_dir: str | None = _row(
         PATH,
         None,

@@ -1,9 +1,10 @@
 """What a capture costs, next to the same done by hand: `python benchmarks/capture.py`.
 
 A 12-layer transformer trains on one CPU thread; steps 7-26 are captured. Compared, in whole processes that
-take turns: this product; ``torch.profiler`` by hand with ``export_chrome_trace("….json.gz")``; the same with
-the profiler only stopped, which is the floor; ``accelerator.profile()`` as its documentation shows it, which
-does not compress; no profiler. A recorded step is compared within one process, where captures of the product
+take turns: this product, with and without ``ACCELPROF_FORK_SAVE``; ``torch.profiler`` by hand with
+``export_chrome_trace("….json.gz")``; the same with the profiler only stopped, which is the floor;
+``accelerator.profile()`` as its documentation shows it, which does not compress; no profiler.
+A recorded step is compared within one process, where captures of the product
 and by hand take turns: from process to process a step differs by more than the two do.
 """
 
@@ -139,6 +140,7 @@ def main() -> None:
     found = in_turn(
         {
             "autoprof": partial(one, "bare", 50, OURS),
+            "autoprof, FORK_SAVE": partial(one, "bare", 50, OURS | {"ACCELPROF_FORK_SAVE": "1"}),
             by_hand: partial(one, "by hand", 50),
             "accelerator.profile()": partial(one, "accelerate", 50),
             "only stopping the profiler": partial(one, "stop", 50),

@@ -187,25 +187,26 @@ class Captures:
             return
         try:
             raw = current.stop(step, scratch=self._scratch, whole=whole, step_source=journal.step_source)
-        except OSError as error:
-            journal.missed(f"{current.capture} lost: {error}")
-            return
         except BaseException:  # Ctrl-C, or what a signal handler of the script raises
             journal.missed(f"{current.capture} lost: interrupted while it was being saved")
             raise
-        if raw is not None:
-            self._largest_raw_bytes = max(self._largest_raw_bytes, raw.raw_bytes)
-            raw.usual_step_s = median(self._idle_steps, at_least=4)
         if raw is None:
             journal.missed(
                 f"{current.capture} not recorded: stopped at step {step}, in warmup", silently=True
             )
         else:
+            raw.usual_step_s = median(self._idle_steps, at_least=4)
             self._finisher.submit(partial(self._finish, raw))
 
     @entry
     def _finish(self, raw: RawTrace) -> None:
         """On the finisher: put one trace in place."""
+        try:
+            raw.settle()
+        except OSError as error:
+            self._journal.missed(f"{raw.capture} lost: {error}")
+            return
+        self._largest_raw_bytes = max(self._largest_raw_bytes, raw.raw_bytes)
         me = self._journal.identity
         gzip = self._settings.compress == "gzip"
         folder = self._folder(raw)

@@ -192,6 +192,7 @@ class Journal:
             "bytes": written.size_bytes,
             "inode": written.inode,
             "raw_bytes": raw.raw_bytes,
+            "saved_in_child": raw.saved_in_child,
             "blocked_start_s": round(raw.start_s, 6),
             "blocked_stop_s": round(raw.stop_s, 6),
             "step_s": raw.step_s and round(raw.step_s, 6),
@@ -205,6 +206,8 @@ class Journal:
             self.missed(
                 f"{raw.capture}: the end of the trace is missing, {raw.path.parent} may have been full"
             )
+        if raw.not_forked and len(self._captures) == 1:
+            self.info(f"ACCELPROF_FORK_SAVE: the training thread writes the traces itself, {raw.not_forked}")
         if len(self._captures) <= _ANNOUNCED:
             self.info(f"rank {self.identity.rank} recorded {_span(capture)}: {written.path}")
 

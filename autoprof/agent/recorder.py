@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from autoprof.agent import forked
 from autoprof.agent.identity import Identity, has_process_group, versions
 from autoprof.agent.plan import Action, Capture
 from autoprof.settings import ACTIVITY_NAMES, Settings, describe
@@ -84,7 +85,28 @@ class RawTrace:
     start_s: float
     """Seconds the training thread was blocked when the recording began."""
     stop_s: float
-    """Seconds the training thread was blocked when it ended, writing included."""
+    """Seconds the training thread was blocked when it ended, writing included where it did that."""
+    saving: forked.ForkedSave | None = None
+    """What writes the JSON, where that is a child of this process."""
+    saved_in_child: bool = False
+    not_forked: str = ""
+    """Why a child that was asked for did not write it."""
+
+    def settle(self) -> None:
+        """See to it that the JSON is there, whole. On the finisher.
+
+        Raises:
+            OSError: torch could not write it.
+        """
+        if self.saving is not None:
+            try:
+                self.saved_in_child = self.saving.wait()
+            finally:
+                _release(self.saving.profile)
+                self.saving = None
+        if not self.path.is_file():  # torch logs a failed export and goes on
+            raise OSError(f"torch could not write {self.path}")
+        self.raw_bytes = self.path.stat().st_size
 
 
 class Recorder:
@@ -197,10 +219,7 @@ class Recorder:
         """Stop while ``step`` is the step under way and write the raw trace into ``scratch``.
 
         ``whole`` says that ``step`` comes after the capture, and nothing of it was recorded. Returns ``None``
-        where nothing had been recorded yet.
-
-        Raises:
-            OSError: the trace could not be written.
+        where nothing had been recorded yet. Whether torch could write shows in :meth:`RawTrace.settle`.
         """
         began = time.perf_counter()
         profile, self._profile = self._profile, None
@@ -234,14 +253,23 @@ class Recorder:
                 return None
             raw.time_ns = time.time_ns()
             raw.path = scratch / f"autoprof-{self._identity.pid}-{raw.time_ns}.json"
-            profile.export_chrome_trace(str(raw.path))
-            if not raw.path.is_file():  # torch logs a failed export and goes on
-                raise OSError(f"torch could not write {raw.path}")
-            raw.raw_bytes = raw.path.stat().st_size
+            self._save(profile, raw)
         finally:
-            _release(profile)
+            if raw.saving is None:
+                _release(profile)
         raw.stop_s = time.perf_counter() - began
         return raw
+
+    def _save(self, profile: Any, raw: RawTrace) -> None:
+        if self._settings.fork_save:
+            raw.not_forked = forked.why_not()
+            if not raw.not_forked:
+                try:
+                    raw.saving = forked.ForkedSave(profile, raw.path)
+                    return
+                except OSError as error:
+                    raw.not_forked = f"no process could be forked: {error.strerror or error}"
+        profile.export_chrome_trace(str(raw.path))
 
     def abandon(self) -> None:
         """Stop from another thread than the one that recorded: nothing comes of it, but nothing runs on.

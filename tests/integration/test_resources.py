@@ -185,6 +185,24 @@ def test_a_capture_states_its_cost(launch):
     assert "training was held up for 0." in outcome.said[-1]
 
 
+def test_a_child_can_write_the_trace(launch, expected):
+    outcome = launch(TRAIN, env={"ACCELPROF_FORK_SAVE": "1"})
+    check_job(outcome, expected)
+    assert outcome.rank()["captures"][0]["saved_in_child"]
+    assert step_numbers(read_trace(outcome.traces[0].path)) == [7, 8, 9]
+
+
+@pytest.mark.parametrize("doing", ["kills", "reaps", "stops", "handles"])
+def test_what_a_script_does_to_children_costs_no_trace(launch, doing):
+    outcome = launch(SCRIPTS / "meddles_with_children.py", doing, env={"ACCELPROF_FORK_SAVE": "1"})
+    assert (outcome.status, outcome.stdout) == (0, "done\n"), outcome.stderr
+    assert step_numbers(read_trace(outcome.traces[0].path)) == [7, 8, 9]
+    (capture,) = outcome.rank()["captures"]
+    assert capture["saved_in_child"] == (doing == "reaps")
+    assert any("the script handles SIGCHLD" in line for line in outcome.said) == (doing == "handles")
+    assert not [line for line in outcome.said if "fault" in line]
+
+
 def test_hundreds_of_captures_leave_threads_and_files_as_they_were(launch):
     outcome = launch(SCRIPTS / "soak.py", "40", env={"ACCELPROF_STEPS": ",".join(map(str, range(2, 82, 2)))})
     assert outcome.status == 0, outcome.stderr
