@@ -148,7 +148,8 @@ class Journal:
             return
         self._hand_over(self.mirror, ending=True)
         left = self.mirror.finish()
-        if left and self.may_say("left"):
+        told = self.mirror.useless and self.mirror.warned
+        if left and not told and self.may_say("left"):
             count = f"{len(left)} file{'s have' if len(left) > 1 else ' has'}"
             say(
                 f"rank {self.identity.rank}: {count} not been uploaded to {self.mirror.place} "

@@ -46,6 +46,8 @@ class Place:
             self._fs, path = url_to_fs(url)
         except (ImportError, ValueError) as error:  # "Install s3fs to access S3", "Protocol not known: x"
             raise Unusable(f"{redact.url(url)!r} cannot be used: {brief(error, url)}") from None
+        if hasattr(self._fs, "retries"):  # of s3fs, around botocore's own and inside ours: they multiply
+            self._fs.retries = 1
         self._base = str(self._fs._strip_protocol(path)).rstrip("/")
         protocols = {self._fs.protocol} if isinstance(self._fs.protocol, str) else set(self._fs.protocol)
         self._has_folders = not protocols & _WHOLE_OR_NOT_AT_ALL
@@ -132,10 +134,9 @@ class Place:
 
 def brief(error: BaseException, url: str) -> str:
     """Return what went wrong in one line without credentials."""
-    line = " ".join(str(error).split())
-    if not line or not isinstance(error, (PermissionError, ImportError, Unusable)):
-        line = f"{type(error).__name__}: {line}".rstrip(": ")
-    shown = redact.text(line, os.environ, url)
+    shown = redact.text(" ".join(str(error).split()), os.environ, url)
+    if not shown or not isinstance(error, (PermissionError, ImportError, Unusable)):
+        shown = f"{type(error).__name__}: {shown}".rstrip(": ")
     return shown if len(shown) <= 300 else shown[:299] + "…"
 
 
@@ -149,13 +150,20 @@ def main() -> None:
     watchdog.start()
     with suppress(OSError):
         os.nice(5)  # training goes first
-    for answer in _answers(url, request["operations"]):
-        with suppress(OSError):
-            os.write(1, json.dumps(answer).encode() + b"\n")
+    os.environ.setdefault("AWS_MAX_ATTEMPTS", "2")
+    for answer in _answers(url, request["operations"], _PAUSES_S if request["patient"] else ()):
+        _reply(answer)
     os._exit(0)  # sockets and threads of a backend must not delay the end
 
 
-def _answers(url: str, operations: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _reply(answer: dict[str, Any]) -> None:
+    with suppress(OSError):
+        os.write(1, json.dumps(answer).encode() + b"\n")
+
+
+def _answers(
+    url: str, operations: list[dict[str, Any]], pauses: tuple[float, ...]
+) -> Iterator[dict[str, Any]]:
     try:
         if url.lower().startswith("memory://"):
             raise Unusable("memory:// ends with the process that writes to it")
@@ -163,7 +171,6 @@ def _answers(url: str, operations: list[dict[str, Any]]) -> Iterator[dict[str, A
     except Unusable as why:
         yield from ({"error": str(why), "lasting": True} for _ in operations)
         return
-    pauses: tuple[float, ...] = _PAUSES_S
     for operation in operations:
         answer = _attempt(place, url, operation, pauses)
         if "error" in answer:
@@ -182,6 +189,7 @@ def _attempt(place: Place, url: str, operation: dict[str, Any], pauses: tuple[fl
             pause = next(waiting, None)
             if pause is None:
                 return {"error": brief(error, url)}
+            _reply({"meanwhile": brief(error, url)})  # should the time be up before there is an answer
             time.sleep(pause)
 
 

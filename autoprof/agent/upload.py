@@ -71,8 +71,10 @@ class Mirror:
         self._url = url
         self._run = run_dir
         self._warn = warn
-        self._warned = False
-        self._useless = False  # no attempt can succeed
+        self.warned = False
+        """Whether it has been said that something cannot be copied."""
+        self.useless = False
+        """Whether no attempt can succeed: a backend is missing, say."""
         self._gone = False
         self._names: dict[str, str] = {}  # of JSON files that are there: what they are called
         self._waiting: dict[str, Upload] = {}
@@ -99,7 +101,7 @@ class Mirror:
 
     def start(self) -> None:
         """Begin to copy what waits, on a thread of the mirror's own: a slow server delays no compression."""
-        if not self._useless:
+        if not self.useless:
             self._queue.submit(self._batch)
 
     @property
@@ -138,24 +140,32 @@ class Mirror:
             uploads, removals = [*self._waiting.values()], dict(self._removals)
             self._tried.update(upload.name for upload in uploads)
         out_of_time = bool(self.why) and time.monotonic() >= self._last_moment
-        if self._useless or self._gone or out_of_time or not (uploads or removals):
+        if self.useless or self._gone or out_of_time or not (uploads or removals):
             return
         operations = [self._operation(upload) for upload in uploads]
         operations += [{"do": "remove", "name": f"{self._run.name}/{name}"} for name in removals]
         size = sum(upload.path.stat().st_size for upload in uploads if upload.path.exists())
-        answers = self._ask(operations, _BATCH_S + size / _SLOWEST_BYTES_PER_S)
+        until = time.monotonic() + _BATCH_S + size / _SLOWEST_BYTES_PER_S
+        answers = ask(
+            self._url,
+            operations,
+            lambda: min(until, self._last_moment),
+            patient=not self.why,  # a server that was away the last time gets one attempt for all
+            note=self._note_child,
+        )
         if self._gone:
             return
-        self._useless = any(answer.get("lasting") for answer in answers)
+        self.useless = any(answer.get("lasting") for answer in answers)
         reasons = [self._settle(upload, answer) for upload, answer in zip(uploads, answers, strict=False)]
         for name, answer in zip(removals, answers[len(uploads) :], strict=False):
             if "error" not in answer:
                 self._removals.pop(name)()
             reasons.append(answer.get("error", ""))
         self.why = next(filter(None, reasons), "")
-        if self.why and not self._warned:
-            self._warned = True
-            if self._useless:
+        ending = self._last_moment < float("inf")  # what has not arrived by then is said by itself
+        if self.why and not self.warned and not ending:
+            self.warned = True
+            if self.useless:
                 self._warn(f"ACCELPROF_OUTPUT_DIR: {self.why}. Files stay in {self._run}")
             else:
                 self._warn(
@@ -194,10 +204,6 @@ class Mirror:
         upload.arrived(arrived)
         return str(answer.get("error", "")) if waits is not None else ""
 
-    def _ask(self, operations: list[dict[str, Any]], seconds: float) -> list[dict[str, Any]]:
-        until = time.monotonic() + seconds
-        return ask(self._url, operations, lambda: min(until, self._last_moment), note=self._note_child)
-
     def _note_child(self, child: subprocess.Popen[bytes] | None) -> None:
         self._child = child
 
@@ -206,16 +212,19 @@ def ask(
     url: str,
     operations: list[dict[str, Any]],
     last_moment: Callable[[], float],
+    *,
+    patient: bool = False,
     note: Callable[[subprocess.Popen[bytes] | None], None] = lambda _: None,
     python: str = "",
 ) -> list[dict[str, Any]]:
     """Have ``remote.main`` do ``operations`` at ``url`` until ``last_moment``, by ``time.monotonic``.
 
-    Returns one answer for each; those it did not come to say why. ``python`` is the interpreter that does it,
-    ``note`` is told of its process while there is one.
+    Returns one answer for each; those it did not come to say why. ``patient`` has each tried several times.
+    ``python`` is the interpreter that does it, ``note`` is told of its process while there is one.
     """
+    request = {"operations": operations, "patient": patient}
     try:
-        answers, why = _ask_process(url, operations, last_moment, note, python or sys.executable or "")
+        answers, why = _ask_process(url, request, last_moment, note, python or sys.executable or "")
     except OSError as error:
         answers, why = [], f"the process that uploads cannot be started: {error.strerror or error}"
     return answers + [{"error": why}] * (len(operations) - len(answers))
@@ -223,7 +232,7 @@ def ask(
 
 def _ask_process(
     url: str,
-    operations: list[dict[str, Any]],
+    request: dict[str, Any],
     last_moment: Callable[[], float],
     note: Callable[[subprocess.Popen[bytes] | None], None],
     python: str,
@@ -234,12 +243,12 @@ def _ask_process(
     if seconds <= 0:
         return [], "there was no time left for it"
     # Files, not pipes: a worker that the job forks in the meantime would hold the ends of a pipe open.
-    with tempfile.TemporaryFile() as request, tempfile.TemporaryFile() as replies:
-        request.write(json.dumps({"operations": operations, "seconds": seconds + 1}).encode() + b"\n")
-        request.seek(0)
+    with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as replies:
+        asked.write(json.dumps({**request, "seconds": seconds + 1}).encode() + b"\n")
+        asked.seek(0)
         child = subprocess.Popen(
             [python, "-c", _CHILD.format(root=str(Path(__file__).parents[2]))],
-            stdin=request,
+            stdin=asked,
             stdout=replies,
             stderr=subprocess.DEVNULL,  # may hold credentials
             env=_environment(url),
@@ -262,7 +271,10 @@ def _ask_process(
         for line in replies:
             with suppress(ValueError):  # cut short
                 answers.append(json.loads(line))
-    return answers, why or f"the process that uploads ended with status {child.returncode}"
+    for answer in answers:
+        why = answer.get("meanwhile", why)
+    why = why or f"the process that uploads ended with status {child.returncode}"
+    return [answer for answer in answers if "meanwhile" not in answer], why
 
 
 def _environment(url: str) -> dict[str, str]:
