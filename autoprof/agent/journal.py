@@ -47,6 +47,7 @@ class Journal:
         self._manifest: dict[str, Any] = {}
         self._manifest_path: Path | None = None  # on rank 0, once it is written
         self._started_at = _utc_now()
+        self._arrived: set[str] = set()  # traces that have been uploaded
         self._announced: set[int] = set()  # captures of which it was said where they are
         url = settings.output_dir
         self.mirror = Mirror(url, run_dir, self._warn_of_upload) if is_url(url) else None
@@ -177,7 +178,8 @@ class Journal:
 
     def _uploaded(self, capture: dict[str, Any], path: Path, number: int, arrived: bool) -> None:
         """On the mirror's thread: an attempt to upload a trace has ended."""
-        capture["uploaded"] = arrived
+        if arrived:
+            self._arrived.add(capture["trace"])
         if number not in self._announced and self.mirror is not None:
             self._announced.add(number)
             where = f"{self.mirror.place}/{capture['trace']}" if arrived else str(path)
@@ -186,9 +188,8 @@ class Journal:
     @property
     def _place(self) -> str:
         """Where the traces of this rank are, for people."""
-        if self.mirror is None or any(not (each["uploaded"] or each["removed"]) for each in self._captures):
-            return str(self.run_dir)
-        return self.mirror.place
+        wanted = {each["trace"] for each in self._captures if not each.get("removed")}
+        return str(self.run_dir) if self.mirror is None or wanted - self._arrived else self.mirror.place
 
     def _is_mine(self, path: Path) -> bool:
         try:
@@ -269,7 +270,6 @@ class Journal:
         }
         self._captures.append(capture)
         if self.mirror is not None:
-            capture |= {"uploaded": False, "removed": False}
             arrived = partial(self._uploaded, capture, written.path, len(self._captures))
             self.mirror.put(Upload(written.path, capture["trace"], passing=True, arrived=arrived))
         if damage.truncated:
@@ -294,13 +294,12 @@ class Journal:
         for capture in kept[:-keep]:
             path = self.run_dir / capture["trace"]
             if self.mirror is not None:
-                self.mirror.remove(capture["trace"], partial(capture.update, removed=True))
+                self.mirror.remove(capture["trace"])
             with suppress(OSError):
                 if path.stat().st_size == capture["bytes"] and path.stat().st_ino == capture["inode"]:
                     path.unlink()
                     path.parent.rmdir()  # fails, as it should, while other ranks have a trace there
-            if self.mirror is None:
-                capture["removed"] = not path.exists()
+            capture["removed"] = not path.exists()
 
     def cost(self) -> dict[str, Any]:
         """Return what profiling has cost the training thread, in seconds, and the disk, in bytes."""

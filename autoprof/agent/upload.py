@@ -79,7 +79,7 @@ class Mirror:
         self._names: dict[str, str] = {}  # of JSON files that are there: what they are called
         self._waiting: dict[str, Upload] = {}
         self._tried: set[str] = set()
-        self._removals: dict[str, Callable[[], None]] = {}
+        self._removals: set[str] = set()
         self._lock = threading.Lock()
         self._queue = Finisher()
         self._last_moment = float("inf")
@@ -90,14 +90,12 @@ class Mirror:
         with self._lock:
             self._waiting[upload.name] = upload
 
-    def remove(self, name: str, done: Callable[[], None]) -> None:
-        """Have a trace of ours removed with the next batch; ``done`` is called once it is."""
+    def remove(self, name: str) -> None:
+        """Have a trace of ours removed with the next batch, or not copied at all."""
         with self._lock:
             self._waiting.pop(name, None)
             if name in self._tried:
-                self._removals[name] = done
-                return
-        done()
+                self._removals.add(name)
 
     def start(self) -> None:
         """Begin to copy what waits, on a thread of the mirror's own: a slow server delays no compression."""
@@ -137,7 +135,7 @@ class Mirror:
     @entry
     def _batch(self) -> None:
         with self._lock:
-            uploads, removals = [*self._waiting.values()], dict(self._removals)
+            uploads, removals = [*self._waiting.values()], sorted(self._removals)
             self._tried.update(upload.name for upload in uploads)
         out_of_time = bool(self.why) and time.monotonic() >= self._last_moment
         if self.useless or self._gone or out_of_time or not (uploads or removals):
@@ -159,7 +157,8 @@ class Mirror:
         reasons = [self._settle(upload, answer) for upload, answer in zip(uploads, answers, strict=False)]
         for name, answer in zip(removals, answers[len(uploads) :], strict=False):
             if "error" not in answer:
-                self._removals.pop(name)()
+                with self._lock:
+                    self._removals.discard(name)
             reasons.append(answer.get("error", ""))
         self.why = next(filter(None, reasons), "")
         ending = self._last_moment < float("inf")  # what has not arrived by then is said by itself
