@@ -20,6 +20,8 @@ from autoprof import redact
 
 _PAUSES_S = (0.5, 1.0, 2.0)
 """Between the attempts for one file."""
+_AFTERWARDS_S = 20.0
+"""How long a job that was killed may be survived, to bring home what was on its way."""
 _WHOLE_OR_NOT_AT_ALL = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "hf", "memory", "r2"}
 """Protocols whose objects appear when they are complete. Elsewhere a file is renamed once it is."""
 _EXCLUSIVE = {"s3", "s3a"}
@@ -67,8 +69,9 @@ class Place:
             temporary = f"{folder}/.{last}.{os.getpid()}-{time.monotonic_ns()}.tmp"
         try:
             self._fs.put_file(str(path), temporary)
+            self._fs.invalidate_cache()
             arrived = self._fs.info(temporary)["size"]
-            if arrived != size:
+            if arrived is not None and arrived != size:
                 raise OSError(f"{arrived:,} of {size:,} bytes arrived")
             if temporary != target:
                 self._fs.mv(temporary, target)
@@ -144,16 +147,25 @@ def main() -> None:
     """Do what stdin asks for, within its number of seconds."""
     request = json.loads(sys.stdin.readline())
     url = os.environ["ACCELPROF_OUTPUT_DIR"]
-    # Whoever asked kills this process when the time is up, but may itself be gone by then.
-    watchdog = threading.Timer(request["seconds"], os._exit, (3,))
-    watchdog.daemon = True
-    watchdog.start()
+    threading.Thread(target=_end_in_time, args=(request["parent"], request["seconds"]), daemon=True).start()
     with suppress(OSError):
         os.nice(5)  # training goes first
     os.environ.setdefault("AWS_MAX_ATTEMPTS", "2")
     for answer in _answers(url, request["operations"], _PAUSES_S if request["patient"] else ()):
         _reply(answer)
     os._exit(0)  # sockets and threads of a backend must not delay the end
+
+
+def _end_in_time(parent: int, seconds: float) -> None:
+    """End this process when its time is up, and soon after the job itself has ended without a word."""
+    last_moment = time.monotonic() + seconds
+    orphaned = False
+    while time.monotonic() < last_moment:
+        time.sleep(0.5)
+        if not orphaned and os.getppid() != parent:
+            orphaned = True
+            last_moment = min(last_moment, time.monotonic() + _AFTERWARDS_S)
+    os._exit(3)
 
 
 def _reply(answer: dict[str, Any]) -> None:

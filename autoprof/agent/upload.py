@@ -221,11 +221,12 @@ def ask(
     Returns one answer for each; those it did not come to say why. ``patient`` has each tried several times.
     ``python`` is the interpreter that does it, ``note`` is told of its process while there is one.
     """
-    request = {"operations": operations, "patient": patient}
+    request = {"operations": operations, "patient": patient, "parent": os.getpid()}
     try:
         answers, why = _ask_process(url, request, last_moment, note, python or sys.executable or "")
-    except OSError as error:
-        answers, why = [], f"the process that uploads cannot be started: {error.strerror or error}"
+    except (OSError, RuntimeError, subprocess.SubprocessError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        answers, why = [], f"the process that uploads cannot be started: {why}"
     return answers + [{"error": why}] * (len(operations) - len(answers))
 
 
