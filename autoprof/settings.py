@@ -15,6 +15,8 @@ from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from autoprof import redact
+
 PREFIX = "ACCELPROF_"
 
 T = TypeVar("T")
@@ -168,6 +170,17 @@ def _parse_path(text: str) -> str:
     return text
 
 
+def is_url(place: str) -> bool:
+    """Say whether a place for output is a URL and not a folder's path."""
+    return "://" in place
+
+
+def _parse_place(text: str) -> str:
+    if is_url(text) and not re.search(r"(^|::)[A-Za-z][A-Za-z0-9+.-]*://[^/\s]*/?[^/\s]", text):
+        raise ValueError
+    return _parse_path(text)
+
+
 FLAG = Kind(_parse_flag, "1 or 0 (also true, false, yes, no, on, off)")
 PATH = Kind(_parse_path, "a path")
 
@@ -201,10 +214,11 @@ class Settings:
         FLAG, False, "0", "Switches the agent on. Without it nothing of the package is loaded.", example="1"
     )
     output_dir: str = _row(
-        PATH,
+        Kind(_parse_place, "a path, or a URL that fsspec can write to"),
         "autoprof_runs",
         "autoprof_runs",
-        "Folder that receives one folder per run. It must be visible to whoever reads the traces.",
+        "Folder that receives one folder per run. It must be visible to whoever reads the traces. Where it "
+        "is a URL (s3://bucket/folder, gs://, hf://), what is finished is copied there from SCRATCH_DIR.",
         example="/shared/traces",
     )
     run_id: str | None = _row(
@@ -304,7 +318,8 @@ class Settings:
         PATH,
         None,
         "",
-        "Node-local folder for a trace before it is compressed. Default: the system's temporary folder.",
+        "Node-local folder for a trace before it is compressed or uploaded. Default: the system's temporary "
+        "folder.",
         example="/local/scratch",
     )
     keep: int = _row(
@@ -416,7 +431,9 @@ def resolve(environ: Mapping[str, str]) -> Resolved:
             values[setting.field] = setting.kind.parse(text)
             sources[name] = source
         except ValueError:
-            problems.append(f"{name}={text!r}{where} is not usable: expected {setting.kind.accepts}")
+            problems.append(
+                f"{name}={redact.url(text)!r}{where} is not usable: expected {setting.kind.accepts}"
+            )
     return Resolved(Settings(**values), sources, problems)
 
 
@@ -454,11 +471,15 @@ def _as_text(value: object) -> str:
 
 
 def describe(settings: Settings) -> dict[str, Any]:
-    """Return the settings as JSON-ready values by name; the inverse of nothing, for people and records."""
+    """Return the settings as JSON-ready values by name; the inverse of nothing, for people and records.
+
+    Credentials in a URL are hidden.
+    """
     described = {}
     for setting in SETTINGS:
         value = getattr(settings, setting.field)
-        described[setting.name] = str(value) if isinstance(value, RankSelection) else value
+        text = redact.url(value) if isinstance(value, str) else value
+        described[setting.name] = str(value) if isinstance(value, RankSelection) else text
     return described
 
 

@@ -13,7 +13,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from autoprof.agent import guard, identity, lifecycle, recorder
+from autoprof.agent import guard, identity, lifecycle, recorder, upload
 from autoprof.agent.captures import NEVER, Captures
 from autoprof.agent.clock import StepClock
 from autoprof.agent.finisher import Finisher
@@ -21,7 +21,7 @@ from autoprof.agent.guard import entry, say
 from autoprof.agent.journal import Journal
 from autoprof.agent.plan import CapturePlan
 from autoprof.run import store
-from autoprof.settings import Resolved
+from autoprof.settings import Resolved, is_url
 
 _STEP_PATIENCE_S = 5.0
 """How long the end of the process waits for a thread that trains to end its step."""
@@ -176,7 +176,10 @@ class Agent:
         lifecycle.watch(self.close, self._forked)
         settings = self._settings
         me = identity.identify(os.environ, settings.run_id)
-        run_dir = Path(settings.output_dir).absolute() / me.run_id
+        if is_url(settings.output_dir):
+            run_dir = upload.working_folder(recorder.scratch_path(settings), me.run_id)
+        else:
+            run_dir = Path(settings.output_dir).absolute() / me.run_id
         self._journal = journal = Journal(settings, self._plan, self._clock, me, run_dir)
         try:
             self._scratch = recorder.scratch_folder(settings)
@@ -210,6 +213,10 @@ class Agent:
         _, absent = recorder.present_activities(self._settings)
         if absent:
             raise SystemExit(f"autoprof: {_lacking(self._settings.activities, absent)}")
+        if is_url(self._settings.output_dir):
+            if why := upload.try_out(self._settings.output_dir):
+                raise SystemExit(f"autoprof: ACCELPROF_OUTPUT_DIR: {why}")
+            return
         folder = Path(self._settings.output_dir).absolute()
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -229,10 +236,12 @@ class Agent:
             journal.open()
         except OSError as error:
             if journal.speaks or (journal.identity.node > 0 and journal.identity.local_rank == 0):
-                say(f"{_unusable(journal.run_dir.parent, error)}. This job runs unprofiled")
+                setting = "SCRATCH_DIR" if journal.mirror else "OUTPUT_DIR"
+                say(f"{_unusable(journal.run_dir.parent, error, setting)}. This job runs unprofiled")
             self.retire()
         else:
             journal.announce_plan()
+            journal.upload()
 
     # Steps.
 
@@ -296,19 +305,26 @@ class Agent:
                 say("nothing recorded: the Accelerator saw no batch, backward or optimizer step")
             return
         self._busy_with_torch = True  # a SIGTERM now waits until everything is on disk
+        mirror = journal.mirror
+        if mirror is not None:
+            mirror.hurry(self._settings.exit_timeout)
         try:
+            orderly = self.live and self._state is not _State.RETIRING
             if self.live:
-                retiring = self._state is _State.RETIRING
                 self._close_capture()
-                self._finisher.submit(journal.write_or_say if retiring else self._close_run)
+                self._finisher.submit(self._close_run if orderly else journal.write_or_say)
+            if mirror is not None and not orderly:
+                self._finisher.submit(journal.deliver)
         finally:
             self._go()
             if not self._finisher.drain(self._settings.exit_timeout) and journal.may_say("exit"):
                 say(
                     f"rank {journal.identity.rank}: traces were still being written after "
                     f"{self._settings.exit_timeout:g} s (ACCELPROF_EXIT_TIMEOUT); the rest is in "
-                    f"{self._scratch}"
+                    f"{f'{journal.run_dir} and ' if mirror else ''}{self._scratch}"
                 )
+            if mirror is not None:
+                mirror.kill()
             self._busy_with_torch = False
             self._abrupt_ends.catch_up()
 
@@ -328,6 +344,7 @@ class Agent:
         if journal is None:
             return
         journal.close()
+        journal.deliver()
         if not journal.faulty:
             journal.say_outcome()
 
@@ -387,5 +404,5 @@ def _lacking(asked: tuple[str, ...], absent: list[str]) -> str:
     return f"ACCELPROF_ACTIVITIES={','.join(asked)!r} asks for {','.join(absent)}, which this machine lacks"
 
 
-def _unusable(folder: Path, error: OSError) -> str:
-    return f"ACCELPROF_OUTPUT_DIR={str(folder)!r} cannot be written: {error.strerror or error}"
+def _unusable(folder: Path, error: OSError, setting: str = "OUTPUT_DIR") -> str:
+    return f"ACCELPROF_{setting}={str(folder)!r} cannot be written: {error.strerror or error}"

@@ -222,6 +222,7 @@ class Captures:
         if self._settings.keep:
             self._journal.prune(self._settings.keep)
         self._journal.write_or_say()
+        self._journal.upload()
 
     def _folder(self, raw: RawTrace) -> Path:
         """Return a folder in which this rank has no trace yet: readers take one per rank and folder.

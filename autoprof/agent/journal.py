@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from contextlib import suppress
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from autoprof import redact
 from autoprof.agent.artifacts.chrome_trace import Written
 from autoprof.agent.clock import StepClock
 from autoprof.agent.guard import say
 from autoprof.agent.identity import Identity, first_on_node, versions
 from autoprof.agent.plan import CapturePlan
 from autoprof.agent.recorder import RawTrace
+from autoprof.agent.upload import Mirror, Upload
 from autoprof.run import layout, store
-from autoprof.settings import Settings, describe
+from autoprof.settings import Settings, describe, is_url
 
 _ANNOUNCED = 3
 """Captures, and captures missed, that get a line of their own; the rest are in the file of the rank."""
@@ -42,6 +46,12 @@ class Journal:
         self._opened = False
         self._manifest: dict[str, Any] = {}
         self._manifest_path: Path | None = None  # on rank 0, once it is written
+        self._started_at = _utc_now()
+        self._arrived: set[str] = set()  # traces that have been uploaded
+        self._announced: set[int] = set()  # captures of which it was said where they are
+        url = settings.output_dir
+        self.mirror = Mirror(url, run_dir, self._warn_of_upload) if is_url(url) else None
+        """The copy of the run elsewhere, where the output goes to a URL."""
         chosen = (rank for rank in range(identity.world_size) if settings.ranks.selects(rank, rank))
         self.speaks = identity.rank == next(chosen, 0)
         """Whether this rank speaks for the job: the first that records."""
@@ -94,6 +104,7 @@ class Journal:
             "node": me.node,
             "host": me.host,
             "pid": me.pid,
+            "started_at": self._started_at,
             "at": _utc_now(),
             "steps": clock.steps,
             "skipped_steps": clock.skipped_steps,
@@ -124,6 +135,62 @@ class Journal:
         except OSError as error:
             self.missed(f"its record could not be written: {error}")
 
+    # Elsewhere.
+
+    def upload(self) -> None:
+        """Have what is new on disk copied to where the output goes, if that is a URL. Does not wait."""
+        if self.mirror is not None and self._opened:
+            self._hand_over(self.mirror, ending=False)
+            self.mirror.start()
+
+    def deliver(self) -> None:
+        """Copy what is left, wait for it within its bound and say what has not arrived."""
+        if self.mirror is None or not self._opened:
+            return
+        self._hand_over(self.mirror, ending=True)
+        left = self.mirror.finish()
+        told = self.mirror.useless and self.mirror.warned
+        if left and not told and self.may_say("left"):
+            count = f"{len(left)} file{'s have' if len(left) > 1 else ' has'}"
+            say(
+                f"rank {self.identity.rank}: {count} not been uploaded to {self.mirror.place} "
+                f"({self.mirror.why or 'still under way'}) and can be found in {self.run_dir}"
+            )
+        if self.mirror.unremoved and self.may_say("unremoved"):
+            say(
+                f"rank {self.identity.rank}: {self.mirror.unremoved} older traces than ACCELPROF_KEEP="
+                f"{self._settings.keep} could not be removed from {self.mirror.place}: {self.mirror.why}"
+            )
+
+    def _hand_over(self, mirror: Mirror, *, ending: bool) -> None:
+        host: dict[str, Any] = {"host": self.identity.host, "started_at": self._started_at}
+        jsons = [(self._path, {**host, "pid": self.identity.pid})]
+        if self._manifest_path is not None:
+            jsons.append((self._manifest_path, host))
+        for path, owner in jsons:
+            name = path.relative_to(self.run_dir).as_posix()
+            otherwise = f"{name.removesuffix('.json')}.{time.time_ns()}.json"
+            mirror.put(Upload(path, name, passing=ending, otherwise=otherwise, owner=owner))
+
+    def _warn_of_upload(self, line: str) -> None:
+        if self.may_say("upload"):
+            say(f"rank {self.identity.rank}: {line}")
+
+    def _uploaded(self, capture: dict[str, Any], path: Path, number: int, arrived: bool) -> None:
+        """On the mirror's thread: an attempt to upload a trace has ended."""
+        if arrived:
+            self._arrived.add(capture["trace"])
+        if number not in self._announced and self.mirror is not None:
+            self._announced.add(number)
+            where = f"{self.mirror.place}/{capture['trace']}" if arrived else str(path)
+            self._say_recorded(capture, number, where)
+
+    @property
+    def _place(self) -> str:
+        """Where the traces of this rank are, for people."""
+        wanted = {each["trace"] for each in self._captures if not each.get("removed")}
+        return str(self.run_dir) if self.mirror is None or wanted - self._arrived else self.mirror.place
+
     def _is_mine(self, path: Path) -> bool:
         try:
             found = store.read_json(path)
@@ -138,8 +205,8 @@ class Journal:
         return {
             "schema": 1,
             "run_id": me.run_id,
-            "started_at": _utc_now(),
-            "command": sys.orig_argv,
+            "started_at": self._started_at,
+            "command": redact.command(sys.orig_argv, os.environ, self._settings.output_dir),
             "directory": os.getcwd(),
             "world_size": me.world_size,
             "host": me.host,
@@ -172,16 +239,17 @@ class Journal:
     def announce_plan(self) -> None:
         """Say what will be recorded."""
         world_size = self.identity.world_size
+        into = self.run_dir if self.mirror is None else self.mirror.place
         if self._settings.ranks.text != "all":
             ranks = f"ranks {self._settings.ranks}"
         else:
             ranks = "rank 0" if world_size == 1 else f"ranks 0-{world_size - 1}"
-        self.info(f"will record {self._plan} of {ranks} of {world_size} into {self.run_dir}")
+        self.info(f"will record {self._plan} of {ranks} of {world_size} into {into}")
 
     def recorded(self, raw: RawTrace, written: Written) -> None:
         """Note a trace that is in place, and say so."""
         damage = written.damage
-        capture = {
+        capture: dict[str, Any] = {
             "first_step": raw.first,
             "last_step": raw.last,
             "planned_first_step": raw.capture.first,
@@ -202,14 +270,21 @@ class Journal:
             "truncated": damage.truncated,
         }
         self._captures.append(capture)
+        if self.mirror is not None:
+            arrived = partial(self._uploaded, capture, written.path, len(self._captures))
+            self.mirror.put(Upload(written.path, capture["trace"], passing=True, arrived=arrived))
         if damage.truncated:
             self.missed(
                 f"{raw.capture}: the end of the trace is missing, {raw.path.parent} may have been full"
             )
         if raw.not_forked and len(self._captures) == 1:
             self.info(f"ACCELPROF_FORK_SAVE: the training thread writes the traces itself, {raw.not_forked}")
-        if len(self._captures) <= _ANNOUNCED:
-            self.info(f"rank {self.identity.rank} recorded {_span(capture)}: {written.path}")
+        if self.mirror is None:
+            self._say_recorded(capture, len(self._captures), str(written.path))
+
+    def _say_recorded(self, capture: dict[str, Any], number: int, where: str) -> None:
+        if number <= _ANNOUNCED:
+            self.info(f"rank {self.identity.rank} recorded {_span(capture)}: {where}")
 
     @property
     def bytes_kept(self) -> int:
@@ -221,6 +296,8 @@ class Journal:
         kept = [capture for capture in self._captures if not capture.get("removed")]
         for capture in kept[:-keep]:
             path = self.run_dir / capture["trace"]
+            if self.mirror is not None:
+                self.mirror.remove(capture["trace"])
             with suppress(OSError):
                 if path.stat().st_size == capture["bytes"] and path.stat().st_ino == capture["inode"]:
                     path.unlink()
@@ -276,7 +353,7 @@ class Journal:
                 spans += f" and {len(self._captures) - _ANNOUNCED} more"
             self.info(
                 f"the run ended after {count}; rank {self.identity.rank} recorded {spans} "
-                f"({cost['bytes'] / 1000:,.0f} kB) into {self.run_dir}; training was held up for "
+                f"({cost['bytes'] / 1000:,.0f} kB) into {self._place}; training was held up for "
                 f"{cost['blocked_s']:.2g} s{times}{self._not_reached()}"
             )
         elif not self._settings.ranks.selects(self.identity.rank, self.identity.local_rank):

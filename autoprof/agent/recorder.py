@@ -384,10 +384,15 @@ def _has_device(name: str) -> bool:
     return bool(available and available())
 
 
-def scratch_folder(settings: Settings) -> Path:
-    """Return the node-local folder for raw traces."""
+def scratch_path(settings: Settings) -> Path:
+    """Return where the node-local folder for raw traces is or will be."""
     import tempfile
 
-    folder = Path(settings.scratch_dir or tempfile.gettempdir())
+    return Path(settings.scratch_dir or tempfile.gettempdir())
+
+
+def scratch_folder(settings: Settings) -> Path:
+    """Return the node-local folder for raw traces."""
+    folder = scratch_path(settings)
     os.makedirs(folder, exist_ok=True)
     return folder

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from autoprof import settings
+from autoprof import redact, settings
 from autoprof.cli import CommandError
 
 HELP = "say whether a command would be profiled here, with which settings, and where traces would go"
@@ -43,7 +43,11 @@ def run(args: argparse.Namespace) -> int:
     environ.setdefault("ACCELPROF_ENABLE", "1")
     resolved = settings.resolve(environ)
     seen = _probe(_interpreter(argv), environ)
-    output = _output(Path(resolved.settings.output_dir).absolute())
+    place = resolved.settings.output_dir
+    if settings.is_url(place):
+        output = _elsewhere(place, seen["executable"])
+    else:
+        output = _output(Path(place).absolute())
     problems = [*resolved.problems, *_interpreter_problems(seen), *output["problems"]]
     if args.json:
         report = {
@@ -136,6 +140,15 @@ def _output(folder: Path) -> dict[str, Any]:
     return {"folder": str(folder), "exists": folder.is_dir(), "free_bytes": free, "problems": problems}
 
 
+def _elsewhere(url: str, python: str) -> dict[str, Any]:
+    """Say whether ``python`` can write at the URL, by writing a small file there and removing it."""
+    from autoprof.agent import upload
+
+    why = upload.try_out(url, python)
+    problems = [f"ACCELPROF_OUTPUT_DIR: {why}"] if why else []
+    return {"folder": redact.url(url), "exists": not why, "free_bytes": None, "problems": problems}
+
+
 def _plan(values: settings.Settings) -> str:
     from autoprof.agent.plan import CapturePlan
 
@@ -161,7 +174,9 @@ def _print(
         if source != "default":
             value = settings.describe(resolved.settings)[name]
             print(f"setting      {name} = {value} ({source})")
-    print(f"output       {output['folder']}, {output['free_bytes'] / 1e9:,.1f} GB free")
+    free = output["free_bytes"]
+    room = f", {free / 1e9:,.1f} GB free" if free is not None else ""
+    print(f"output       {output['folder']}{room}")
     print(f"plan         {_plan(resolved.settings)}")
     for problem in problems:
         print(f"problem      {problem}")

@@ -51,16 +51,17 @@ class TraceFile:
 
 def find_traces(run: Path) -> list[TraceFile]:
     """List the traces of a run by capture, rank and time. Files of other names are left out."""
-    found = []
-    for directory in run.glob("step_*"):
-        capture = _CAPTURE.fullmatch(directory.name)
-        if not capture:
-            continue
-        for path in directory.iterdir():
-            match = _TRACE.fullmatch(path.name)
-            if match:
-                found.append(TraceFile(int(capture[1]), int(match["rank"]), int(match["time_ns"]), path))
-    return sorted(found)
+    directories = (path for path in run.glob("step_*") if _CAPTURE.fullmatch(path.name))
+    files = (path for directory in directories for path in directory.iterdir())
+    return sorted(filter(None, map(trace_file, files)))
+
+
+def trace_file(path: Path) -> TraceFile | None:
+    """Return what the path of a trace in a run directory says, ``None`` where it is not one of a trace."""
+    capture, trace = _CAPTURE.fullmatch(path.parent.name), _TRACE.fullmatch(path.name)
+    if not capture or not trace:
+        return None
+    return TraceFile(int(capture[1]), int(trace["rank"]), int(trace["time_ns"]), path)
 
 
 def find_runs(output_dir: Path) -> list[Path]:
@@ -74,3 +75,12 @@ def find_runs(output_dir: Path) -> list[Path]:
 def is_run(path: Path) -> bool:
     """Say whether a directory looks like one run."""
     return (path / MANIFEST).is_file() or (path / RANKS).is_dir() or any(path.glob("step_*/rank*"))
+
+
+def is_part_of_run(path: Path) -> bool:
+    """Say whether ``path``, relative to a folder, is that of a file which makes the folder a run."""
+    return (
+        path == Path(MANIFEST)
+        or path.parent == Path(RANKS)
+        or (len(path.parts) == 2 and trace_file(path) is not None)
+    )
