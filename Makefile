@@ -4,7 +4,7 @@ VENV := .venv
 READERS := .venv-readers
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint types bench readers clean
+.PHONY: demo test lint types bench readers screenshots clean
 
 $(VENV)/.ready: pyproject.toml accelerate_autoprof.pth accelerate_autoprof.start
 	$(PYTHON) -m venv $(VENV)
@@ -41,6 +41,9 @@ bench: $(VENV)/.ready
 	for benchmark in benchmarks/[a-z]*.py; do echo "== $$benchmark" && $(BIN)/python $$benchmark || exit 1; done
 
 readers: $(READERS)/.ready
+
+screenshots: $(VENV)/.ready $(READERS)/.ready
+	$(READERS)/bin/python docs/screenshots.py --bin $(BIN)
 
 clean:
 	rm -rf $(VENV) $(READERS) autoprof_runs

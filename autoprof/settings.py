@@ -354,6 +354,13 @@ class Settings:
         unit="seconds",
         example="120",
     )
+    report: bool = _row(
+        FLAG,
+        False,
+        "0",
+        "Has a separate process write report.html into the run's folder once the traces are there.",
+        example="1",
+    )
     log_level: str = _row(
         _choice("quiet", "info", "debug"),
         "info",

@@ -13,7 +13,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from autoprof.agent import guard, identity, lifecycle, recorder, upload
+from autoprof.agent import guard, identity, lifecycle, recorder, reporting, upload
 from autoprof.agent.captures import NEVER, Captures
 from autoprof.agent.clock import StepClock
 from autoprof.agent.finisher import Finisher
@@ -347,6 +347,8 @@ class Agent:
         journal.deliver()
         if not journal.faulty:
             journal.say_outcome()
+        if self._settings.report and journal.speaks and journal.bytes_kept:
+            reporting.start(journal)
 
     def _fault(self, line: str, details: str) -> None:
         """Called by the guard, on any thread."""

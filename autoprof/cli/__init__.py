@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from typing import Protocol, cast
 
-COMMANDS = ("run", "check", "settings", "traces", "summary", "operators", "merge", "export")
+COMMANDS = ("run", "check", "settings", "traces", "summary", "operators", "merge", "export", "report", "view")
 
 
 class CommandError(Exception):
@@ -27,6 +27,19 @@ def analysis_room() -> Iterator[None]:
             raise
         install = "pip install 'accelerate-autoprof[analysis]'"
         raise CommandError(f"reading traces needs {error.name}, which is not installed; {install}") from None
+
+
+@contextlib.contextmanager
+def report_room() -> Iterator[None]:
+    """Turn a missing package of the ``report`` or ``analysis`` extra into one line."""
+    try:
+        with analysis_room():
+            yield
+    except ModuleNotFoundError as error:
+        if error.name not in ("jinja2", "vl_convert"):
+            raise
+        install = "pip install 'accelerate-autoprof[report]'"
+        raise CommandError(f"a report needs {error.name}, which is not installed; {install}") from None
 
 
 class Command(Protocol):

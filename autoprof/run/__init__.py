@@ -7,4 +7,5 @@
       step_00000100/                    one directory per capture, named by its first recorded step
         rank00000.<host>_<pid>.<time_ns>.pt.trace.json.gz
       ranks/rank00000.json              where that rank is
+      report.html, report.log           with ACCELPROF_REPORT=1: the report, and how it went
 """

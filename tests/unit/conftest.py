@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import gzip
+import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sandbox import (
@@ -32,3 +35,19 @@ def armed_venv(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 def sandbox(armed_venv: tuple[str, Path], tmp_path: Path) -> Sandbox:
     write_files(tmp_path / "packages/accelerate", FAKE_ACCELERATE)
     return Sandbox(*armed_venv, tmp_path)
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write a trace (an object, text or bytes) and return its path; gzip where the name says so."""
+
+    def write_(content: Any, name: str = "trace.json") -> Path:
+        if not isinstance(content, str | bytes):
+            content = json.dumps(content)
+        data = content.encode() if isinstance(content, str) else content
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+        return path
+
+    return write_

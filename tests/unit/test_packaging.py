@@ -79,6 +79,7 @@ def test_the_wheel_holds_the_two_start_up_files_at_its_root(wheel: Path) -> None
     assert roots == set(SOURCES)
     assert "sitecustomize_pkg/sitecustomize.py" in names
     assert "autoprof/py.typed" in names
+    assert {f"autoprof/report/assets/report.{kind}" for kind in ("html.j2", "css", "js")} <= set(names)
 
 
 def test_the_pth_file_is_one_short_line_and_sorts_after_an_editable_install() -> None:
