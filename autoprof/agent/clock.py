@@ -8,8 +8,8 @@ an optimizer's step shows that they came before the training: then the count sta
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
+from time import perf_counter
 from typing import NamedTuple
 
 # `backward` without any optimizer step is taken for the step after this many, ...
@@ -81,7 +81,7 @@ class StepClock:
         step_on: str = "auto",
         *,
         optimizers: Callable[[], int],
-        now: Callable[[], float] = time.perf_counter,
+        now: Callable[[], float] = perf_counter,
     ) -> None:
         self._step_on = step_on
         self._optimizers = optimizers

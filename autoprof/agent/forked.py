@@ -9,14 +9,13 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 _PATIENCE_S = 10.0
 """How long a child may write nothing: one that waits for a lock which another thread held never will."""
-_now = time.monotonic  # scripts put mocks in its place
 _MAPPINGS = "/proc/self/maps"
 
 
@@ -60,13 +59,13 @@ class ForkedSave:
         Raises:
             OSError: the trace could not be written.
         """
-        written, since = -1, _now()
+        written, since = -1, monotonic()
         pause = threading.Event()
         while not self._has_ended():
             size = self._size()
             if size != written:
-                written, since = size, _now()
-            elif _now() - since > _PATIENCE_S:
+                written, since = size, monotonic()
+            elif monotonic() - since > _PATIENCE_S:
                 self._kill()
                 break
             pause.wait(0.01)

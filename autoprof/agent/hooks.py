@@ -9,10 +9,10 @@ from __future__ import annotations
 import functools
 import os
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from time import perf_counter
 from types import ModuleType
 from typing import Any
 
@@ -201,7 +201,7 @@ def _backward(original: Call) -> Call:
         if _is_compiling():
             return original(*args, **kwargs)
         agent = _agent
-        if agent is None or not agent.live:
+        if agent is None or not agent.live or not (args or "self" in kwargs):
             return original(*args, **kwargs)
         instance = args[0] if args else kwargs["self"]
         calls = _thread.calls
@@ -242,6 +242,8 @@ def _optimizer_step(original: Call) -> Call:
         agent, calls = _agent, _thread.calls
         if agent is None or not agent.live or ((calls.depth or _backwards) and _is_nested(calls)):
             return original(*args, **kwargs)
+        if not (args or "self" in kwargs):
+            return original(*args, **kwargs)
         instance = args[0] if args else kwargs["self"]
         synced = True
         try:
@@ -249,7 +251,7 @@ def _optimizer_step(original: Call) -> Call:
         except Exception as error:  # noqa: BLE001
             guard.caught("hooks._optimizer_step", error)
         calls.depth += 1
-        began = time.perf_counter()
+        began = perf_counter()
         try:
             if agent.recording:
                 with _Range("AcceleratedOptimizer.step"):
@@ -258,7 +260,7 @@ def _optimizer_step(original: Call) -> Call:
                 result = original(*args, **kwargs)
         finally:
             calls.depth -= 1
-        now = time.perf_counter()
+        now = perf_counter()
         try:
             agent.optimizer_step(id(instance.optimizer), synced, instance.step_was_skipped, now - began, now)
         except Exception as error:  # noqa: BLE001
@@ -279,12 +281,12 @@ def _foreign_step(original: Call) -> Call:
         if agent is None or not agent.live or ((calls.depth or _backwards) and _is_nested(calls)):
             return original(*args, **kwargs)
         calls.depth += 1
-        began = time.perf_counter()
+        began = perf_counter()
         try:
             result = original(*args, **kwargs)
         finally:
             calls.depth -= 1
-        _after_engine_step(agent, args[0] if args else kwargs["self"], time.perf_counter() - began)
+        _after_engine_step(agent, _instance(args, kwargs), perf_counter() - began)
         return result
 
     return step
@@ -325,12 +327,12 @@ def _engine_step(wrapped: Call, args: Any, kwargs: Any) -> Any:
         return wrapped(*args, **kwargs)
     _with_megatron = True
     calls.depth += 1
-    began = time.perf_counter()
+    began = perf_counter()
     try:
         result = wrapped(*args, **kwargs)
     finally:
         calls.depth -= 1
-    _after_engine_step(agent, _instance(args, kwargs), time.perf_counter() - began)
+    _after_engine_step(agent, _instance(args, kwargs), perf_counter() - began)
     return result
 
 
@@ -345,12 +347,12 @@ def _iterate(wrapped: Call, args: Any, kwargs: Any) -> Any:
 def _batches(agent: Agent, key: int, iterator: Iterator[Any]) -> Iterator[Any]:
     while agent.live:
         _batch_wanted(agent, key)
-        began = time.perf_counter()
+        began = perf_counter()
         try:
             batch = next(iterator)
         except StopIteration:
             return
-        _batch(agent, key, time.perf_counter() - began)
+        _batch(agent, key, perf_counter() - began)
         yield batch
         del batch  # the loader drops its own reference here too, before it fetches the next one
     yield from iterator

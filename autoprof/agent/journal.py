@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from contextlib import suppress
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
+from time import time_ns
 from typing import Any
 
 from autoprof import redact
@@ -169,7 +169,7 @@ class Journal:
             jsons.append((self._manifest_path, host))
         for path, owner in jsons:
             name = path.relative_to(self.run_dir).as_posix()
-            otherwise = f"{name.removesuffix('.json')}.{time.time_ns()}.json"
+            otherwise = f"{name.removesuffix('.json')}.{time_ns()}.json"
             mirror.put(Upload(path, name, passing=ending, otherwise=otherwise, owner=owner))
 
     def _warn_of_upload(self, line: str) -> None:

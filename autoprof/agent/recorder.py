@@ -6,12 +6,12 @@ import json
 import os
 import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from time import perf_counter, time_ns
 from typing import Any
 
 from autoprof.agent import forked
@@ -142,7 +142,7 @@ class Recorder:
     @property
     def lasted_s(self) -> float:
         """Seconds since the warmup began."""
-        return time.perf_counter() - self._began_at
+        return perf_counter() - self._began_at
 
     @property
     def recording(self) -> bool:
@@ -157,7 +157,7 @@ class Recorder:
         """
         import torch
 
-        began = self._began_at = time.perf_counter()
+        began = self._began_at = perf_counter()
         self.step = step
         self._first = max(step, self.capture.first)
         self._begun_late = late and step == self._first
@@ -176,11 +176,11 @@ class Recorder:
         self._preset()
         with drive():
             self._profile.start()
-        self._start_s += time.perf_counter() - began
+        self._start_s += perf_counter() - began
 
     def advance(self, step: int) -> None:
         """Begin ``step``, which lies in the capture; the ones before it have ended."""
-        began = time.perf_counter()
+        began = perf_counter()
         opens = self.step < self._first <= step
         if opens:
             self._first = step
@@ -194,9 +194,9 @@ class Recorder:
         with drive():
             self._profile.step()
         if opens:
-            self._start_s += time.perf_counter() - began
+            self._start_s += perf_counter() - began
         else:
-            self._step_began_at = time.perf_counter()
+            self._step_began_at = perf_counter()
         self.step = step
 
     def _note_duration(self, now: float) -> None:
@@ -221,7 +221,7 @@ class Recorder:
         ``whole`` says that ``step`` comes after the capture, and nothing of it was recorded. Returns ``None``
         where nothing had been recorded yet. Whether torch could write shows in :meth:`RawTrace.settle`.
         """
-        began = time.perf_counter()
+        began = perf_counter()
         profile, self._profile = self._profile, None
         recorded = self.step >= self._first
         self._label(step, cut=not whole and step == self.step)
@@ -251,13 +251,13 @@ class Recorder:
                     profile.stop()
             if not recorded:
                 return None
-            raw.time_ns = time.time_ns()
+            raw.time_ns = time_ns()
             raw.path = scratch / f"autoprof-{self._identity.pid}-{raw.time_ns}.json"
             self._save(profile, raw)
         finally:
             if raw.saving is None:
                 _release(profile)
-        raw.stop_s = time.perf_counter() - began
+        raw.stop_s = perf_counter() - began
         return raw
 
     def _save(self, profile: Any, raw: RawTrace) -> None:

@@ -13,11 +13,11 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import monotonic, sleep, time_ns
 from typing import Any
 
 from autoprof import redact
@@ -109,12 +109,12 @@ class Mirror:
 
     def hurry(self, seconds: float) -> None:
         """Bound everything from now on: the process is about to end."""
-        self._last_moment = time.monotonic() + max(seconds / 2, seconds - 1)  # the rest is for saying so
+        self._last_moment = monotonic() + max(seconds / 2, seconds - 1)  # the rest is for saying so
 
     def finish(self) -> list[Path]:
         """Copy what waits and clean up; returns the files that have not arrived."""
         self.start()
-        self._queue.drain(min(max(0.0, self._last_moment - time.monotonic()) + 0.2, _BATCH_S))
+        self._queue.drain(min(max(0.0, self._last_moment - monotonic()) + 0.2, _BATCH_S))
         with self._lock:
             left = [upload.path for upload in self._waiting.values()]
         if not left:
@@ -137,13 +137,13 @@ class Mirror:
         with self._lock:
             uploads, removals = [*self._waiting.values()], sorted(self._removals)
             self._tried.update(upload.name for upload in uploads)
-        out_of_time = bool(self.why) and time.monotonic() >= self._last_moment
+        out_of_time = bool(self.why) and monotonic() >= self._last_moment
         if self.useless or self._gone or out_of_time or not (uploads or removals):
             return
         operations = [self._operation(upload) for upload in uploads]
         operations += [{"do": "remove", "name": f"{self._run.name}/{name}"} for name in removals]
         size = sum(upload.path.stat().st_size for upload in uploads if upload.path.exists())
-        until = time.monotonic() + _BATCH_S + size / _SLOWEST_BYTES_PER_S
+        until = monotonic() + _BATCH_S + size / _SLOWEST_BYTES_PER_S
         answers = ask(
             self._url,
             operations,
@@ -238,7 +238,7 @@ def _ask_process(
     python: str,
 ) -> tuple[list[dict[str, Any]], str]:
     """Return the answers there are and why there are no more."""
-    began = time.monotonic()
+    began = monotonic()
     seconds = last_moment() - began
     if seconds <= 0:
         return [], "there was no time left for it"
@@ -258,12 +258,12 @@ def _ask_process(
         why = ""
         try:
             while child.poll() is None:
-                if time.monotonic() >= last_moment():
-                    why = f"not done within {time.monotonic() - began:.0f} s"
+                if monotonic() >= last_moment():
+                    why = f"not done within {monotonic() - began:.0f} s"
                     child.kill()
                     child.wait()
                 else:
-                    time.sleep(_POLL_S)
+                    sleep(_POLL_S)
         finally:
             note(None)
         replies.seek(0)
@@ -285,8 +285,8 @@ def _environment(url: str) -> dict[str, str]:
 
 def try_out(url: str, python: str = "") -> str:
     """Write a small file at ``url`` and remove it; returns why that fails, or nothing."""
-    name = f"autoprof-check.{os.getpid()}-{time.time_ns()}"
-    until = time.monotonic() + _TRY_OUT_S
+    name = f"autoprof-check.{os.getpid()}-{time_ns()}"
+    until = monotonic() + _TRY_OUT_S
     (answer,) = ask(url, [{"do": "try out", "name": name}], lambda: until, python=python)
     why = str(answer.get("error", ""))
     return f"{redact.url(url)!r} cannot be written: {why}" if why and not answer.get("lasting") else why
