@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
 import atexit
 import os
 import signal
@@ -47,31 +48,34 @@ class AbruptEnds:
         self._busy = busy  # whether saving has to wait: torch's profiler must not be re-entered
         self._waiting_signal: int | None = None
         self._pid = -1
-        self._exit: Callable[[int], Any] | None = None
+        self._exits: tuple[Callable[[int], Any], Callable[[int], Any]] | None = None
+        self._handler = _Handler(self._terminate_after_saving)
 
     @property
     def held(self) -> bool:
         """Whether the ends are being caught."""
-        return self._exit is not None
+        return self._exits is not None
 
     def hold(self) -> None:
         """Begin to catch them. A handler of the script's own stays in place: it decides what happens."""
-        if self._exit is not None:
+        if self._exits is not None:
             return
-        self._pid, self._exit = os.getpid(), os._exit
-        os._exit = self._exit_after_saving  # type: ignore[assignment]
+        self._pid = os.getpid()
+        self._exits = os._exit, self._saving_before(os._exit)
+        os._exit = self._exits[1]  # type: ignore[assignment]
         if _on_main_thread() and _is_default(signal.SIGTERM):
-            signal.signal(signal.SIGTERM, self._terminate_after_saving)
+            self._handler.install(signal.SIGTERM)
 
     def release(self) -> None:
         """Stop catching them, where nobody has put something else in place since."""
-        if self._exit is None or not _on_main_thread():
+        if self._exits is None or not _on_main_thread():
             return
-        if os._exit == self._exit_after_saving:
-            os._exit = self._exit  # type: ignore[assignment]
-        if signal.getsignal(signal.SIGTERM) == self._terminate_after_saving:
+        theirs, ours = self._exits
+        if os._exit == ours:
+            os._exit = theirs  # type: ignore[assignment]
+        if self._handler.is_installed(signal.SIGTERM):
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        self._exit = None
+        self._exits = None
 
     def catch_up(self) -> None:
         """Act on a signal that came while the agent was busy."""
@@ -89,19 +93,51 @@ class AbruptEnds:
         self._save()
         return True
 
-    def _exit_after_saving(self, status: int) -> None:
-        real_exit = self._exit or os._exit
-        self._save_here()
-        real_exit(status)
+    def _saving_before(self, theirs: Callable[[int], Any]) -> Callable[[int], Any]:
+        """Return what takes the place of ``theirs``, an ``os._exit``, and leads to it for good.
+
+        The script may have wrapped it by the time it is released, and it pickles as what it stands for.
+        """
+
+        def _exit(status: int) -> None:
+            self._save_here()
+            theirs(status)
+
+        _exit.__module__, _exit.__qualname__ = "os", "_exit"
+        return _exit
 
     def _terminate_after_saving(self, signum: int, _: FrameType | None) -> None:
         if self._save_here() is False:  # a fault of ours gives None, and the signal its way
             self._waiting_signal = signum
             return
-        if signal.getsignal(signum) == self._terminate_after_saving:
+        if self._handler.is_installed(signum):
             signal.signal(signum, signal.SIG_DFL)
             os.kill(os.getpid(), signum)
-        # Otherwise a handler of the script's own has called us as the one before it, and decides.
+
+
+class _Handler(int):
+    """A signal handler that scripts see as ``SIG_DFL``, which is what it has taken the place of.
+
+    A handler of the script's own that is put in its place chains to what was there before it, or does not.
+    """
+
+    _function: Callable[[int, FrameType | None], None]
+
+    def __new__(cls, function: Callable[[int, FrameType | None], None]) -> _Handler:
+        handler = super().__new__(cls, signal.SIG_DFL)
+        handler._function = function
+        return handler
+
+    def __call__(self, signum: int, frame: FrameType | None) -> None:
+        self._function(signum, frame)
+
+    # The functions of `signal` itself make members of an enum out of whole numbers.
+
+    def install(self, signum: int) -> None:
+        _signal.signal(signum, self)
+
+    def is_installed(self, signum: int) -> bool:
+        return _signal.getsignal(signum) is self
 
 
 def _is_default(signum: int) -> bool:
@@ -125,8 +161,9 @@ def skip_exit_handlers_of_libraries() -> None:
     import ctypes
 
     libc = ctypes.CDLL(None)
-    if hasattr(libc, "on_exit"):  # glibc
+    if hasattr(libc, "on_exit"):  # glibc; the latest that is registered is called first
         libc.on_exit(libc._exit, None)
+        libc.__cxa_atexit(libc.fflush, None, None)
 
 
 def _on_main_thread() -> bool:
