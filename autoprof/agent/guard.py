@@ -89,9 +89,9 @@ def fault(where: str, error: BaseException) -> None:
 
 
 def say(line: str) -> None:
-    """Write one prefixed line to stderr, whatever state that is in."""
+    """Write one prefixed line to stderr, whatever state that is in and whatever the script has put there."""
     try:
-        stream = sys.stderr or sys.__stderr__
+        stream = sys.__stderr__ or sys.stderr
         if stream is not None:
             stream.write(f"autoprof: {line}\n")
             stream.flush()
