@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from threading import Thread
 
 from autoprof.agent.guard import entry
 
@@ -31,9 +32,12 @@ class Finisher:
                 return
             self._working = True
         try:
-            threading.Thread(target=self._work, name="autoprof-finisher", daemon=True).start()
+            Thread(target=self._work, name="autoprof-finisher", daemon=True).start()
         except RuntimeError:  # Python 3.12 starts no threads once the interpreter is going down
             self._work()
+        except BaseException:  # what else a script or its tools make of starting one
+            self._rest()
+            raise
 
     @property
     def is_full(self) -> bool:
