@@ -59,6 +59,7 @@ class Agent:
         self._journal: Journal | None = None  # both come with waking up
         self._captures: Captures | None = None  # none in a rank that is not to record
         self._attention = 0  # as the captures have it; a plain number, since every step looks at it
+        self._overdue = False  # in the same way
         self._busy_with_torch = False  # torch's profiler must not be re-entered from a signal handler
         self._abrupt_ends = lifecycle.AbruptEnds(self.close, busy=lambda: self._busy_with_torch)
         self._recorder_gone = threading.Event()
@@ -107,7 +108,7 @@ class Agent:
         if woke and not self._wake():
             return
         ended = self._clock.backward(synced)
-        if ended or woke or self._clock.restarts != self._restarts:
+        if ended or woke or self._overdue or self._clock.restarts != self._restarts:
             self._took(ended, late=not ended)
 
     def optimizer_step(
@@ -123,7 +124,7 @@ class Agent:
         clock = self._clock
         ended = clock.optimizer_step(key, synced, skipped, seconds, now)
         if not ended:
-            if woke or clock.restarts != self._restarts:
+            if woke or self._overdue or clock.restarts != self._restarts:
                 self._took(0, late=True)
         elif clock.steps < self._attention and clock.source == self._step_source:
             self._idle_steps.append(clock.wall_s)
@@ -290,6 +291,7 @@ class Agent:
         finally:
             self.recording = captures.recording
             self._attention = captures.attention
+            self._overdue = captures.overdue
             self._busy_with_torch = already
             if not already:
                 self._abrupt_ends.catch_up()

@@ -43,6 +43,8 @@ class Captures:
     ) -> None:
         self.attention = 0
         """The step number from which :meth:`follow` has something to do."""
+        self.overdue = False
+        """Whether steps have ended on another thread than the one that records, which has yet to follow."""
         self.have_profiled = False
         self._settings = settings
         self._plan = plan
@@ -79,8 +81,9 @@ class Captures:
         ``late`` says that it began before anybody looked, ``ending`` that nothing more is to be begun.
         """
         current = self._recorder
+        self.overdue = not self.mine_to_end
         if current is not None:
-            if not self.mine_to_end:
+            if self.overdue:
                 return
             too_long = 0 < self._settings.max_seconds < current.lasted_s
             if current.is_mine and not ending and not too_long and step <= current.capture.last:
