@@ -18,6 +18,7 @@ INCOMPLETE = {
     "thread_per_epoch",
     "watchdog_that_raises",
     "legacy_profiler",
+    "two_threads_in_turn",
 }
 
 

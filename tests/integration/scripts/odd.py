@@ -1,13 +1,17 @@
 """Training jobs that do something unusual, each as a function. Prints what it came to."""
 
 import copy
+import ctypes
 import faulthandler
+import functools
 import os
 import pickle
 import signal
 import sys
 import threading
+import time
 import weakref
+from unittest import mock
 
 import torch
 from accelerate import Accelerator
@@ -160,6 +164,110 @@ def methods_as_values():
     Accelerator.backward(self=accelerator, loss=model(torch.ones(2, 8)).sum())
     for _ in range(STEPS):
         step()
+    finish(model)
+
+
+def exit_wrapped():
+    _, model, _, step = setup()
+    for number in range(STEPS):
+        if number in (8, 12):
+            os._exit = functools.partial(lambda theirs, status: theirs(status), os._exit)
+        step()
+    finish(model)
+    os._exit(0)
+
+
+def exit_pickled():
+    _, model, _, step = setup()
+    same = []
+    for _ in range(STEPS):
+        step()
+        same.append(pickle.loads(pickle.dumps(os._exit)) is os._exit)
+    finish(model, all(same))
+
+
+def exit_in_a_forked_child():
+    """What the child has written through C is there, and its status."""
+    _, model, _, step = setup()
+    for number in range(STEPS):
+        step()
+        if number == 12 and os.fork() == 0:
+            ctypes.CDLL(None).printf(b"written by the child\n")
+            sys.exit(3)
+    finish(model, os.waitstatus_to_exitcode(os.wait()[1]))
+
+
+def handlers_looked_at():
+    _, model, _, step = setup()
+    seen = set()
+    for _ in range(STEPS):
+        step()
+        seen.add(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)
+    finish(model, seen)
+
+
+def clocks_mocked():
+    _, model, _, step = setup()
+    names = ("perf_counter", "time", "time_ns", "monotonic", "sleep")
+    mocks = [mock.patch.object(time, name, side_effect=ValueError) for name in names]
+    for number in range(STEPS):
+        if number == 4:
+            started = [patch.start() for patch in mocks]
+        step()
+    called = sum(clock.call_count for clock in started)
+    mock.patch.stopall()
+    finish(model, called)
+
+
+def threads_mocked():
+    _, model, _, step = setup()
+    with mock.patch("threading.Thread") as thread:
+        for _ in range(STEPS):
+            step()
+    finish(model, thread.call_count)
+
+
+def called_wrongly():
+    _, model, optimizer, step = setup()
+    for _ in range(STEPS):
+        step()
+    for function in (Accelerator.backward, type(optimizer).step, torch.optim.SGD.step):
+        try:
+            function()
+        except (TypeError, ValueError) as error:
+            print(repr(error))
+    finish(model)
+
+
+def stderr_is_stdout():
+    sys.stderr = sys.stdout
+    _, model, _, step = setup()
+    for _ in range(STEPS):
+        step()
+    finish(model)
+    sys.stderr = sys.__stderr__
+
+
+def two_threads_in_turn():
+    """Both train; one of them may begin what the other sees the end of."""
+    accelerator, model, _, step = setup()
+    other = accelerator.prepare(torch.optim.SGD(torch.nn.Linear(8, 1).parameters(), lr=0.1))
+    mine, theirs = threading.Semaphore(1), threading.Semaphore(0)
+
+    def train(function, before, after):
+        for _ in range(STEPS):
+            before.acquire()
+            function()
+            after.release()
+
+    threads = [
+        threading.Thread(target=train, args=(step, mine, theirs)),
+        threading.Thread(target=train, args=(other.step, theirs, mine)),
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     finish(model)
 
 
