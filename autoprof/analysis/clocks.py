@@ -6,22 +6,17 @@ median over many of what the ends differ by is the difference of the clocks.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
+from autoprof.analysis.collectives import CPU_RANGE, KERNEL, WAITS_FOR_ALL
+from autoprof.analysis.launches import launched_by
 from autoprof.analysis.table import ANNOTATION_CATEGORIES, EventTable, Int64s
 
 # What a collective is known by on every rank: step, group, kind, elements.
 CollectiveKey: TypeAlias = tuple[int | None, str, str, int | None]
-
-# Broadcasts, reductions to one and point-to-point transfers end when it suits one side.
-_WAITS_FOR_ALL = re.compile(r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|barrier")
-# Of NCCL and RCCL only kernels wait; their ranges on the CPU are launches. Gloo and MPI run on the CPU.
-_KERNEL = re.compile(r"(?:nccl|rccl)\w*?_(AllReduce|AllGather|ReduceScatter)", re.IGNORECASE)
-_CPU_RANGE = re.compile(r"(?:gloo|mpi):(\w+)")
 
 
 def collective_ends(table: EventTable) -> dict[CollectiveKey, Int64s]:
@@ -30,8 +25,8 @@ def collective_ends(table: EventTable) -> dict[CollectiveKey, Int64s]:
     The arrays have the shape (number of collectives with that key,), in order of start, Unix nanoseconds
     by the rank's own clock.
     """
-    kernels = table.on_device() & table.named(_KERNEL)
-    ranges = table.in_categories(ANNOTATION_CATEGORIES) & table.named(_CPU_RANGE)
+    kernels = table.on_device() & table.named(KERNEL)
+    ranges = table.in_categories(ANNOTATION_CATEGORIES) & table.named(CPU_RANGE)
     rows = np.flatnonzero(kernels | ranges)
     steps = table.steps
     launches = _launched_at(table, rows)
@@ -42,10 +37,10 @@ def collective_ends(table: EventTable) -> dict[CollectiveKey, Int64s]:
     found: dict[CollectiveKey, list[int]] = {}
     for row, at, launched in zip(rows.tolist(), numbers.tolist(), launches.tolist(), strict=True):
         name = table.names[table.name[row]]
-        match = _KERNEL.match(name) or _CPU_RANGE.match(name)
+        match = KERNEL.match(name) or CPU_RANGE.match(name)
         said = table.collectives[table.collective[row]] if table.collective[row] >= 0 else None
         kind = (match[1] if match else name).lower()
-        if not _WAITS_FOR_ALL.search(kind):
+        if not WAITS_FOR_ALL.search(kind):
             continue
         step = steps[at] if at >= 0 and launched < steps[at].end_ns else None
         key = (
@@ -60,16 +55,8 @@ def collective_ends(table: EventTable) -> dict[CollectiveKey, Int64s]:
 
 def _launched_at(table: EventTable, rows: Int64s) -> Int64s:
     """Return when the CPU launched each row, shape (len(rows),): a kernel may run in a later step."""
-    launches: Int64s = table.ts_ns[rows].copy()
-    cpu = np.flatnonzero((table.correlation > 0) & ~table.on_device())
-    if not len(cpu) or not len(rows):
-        return launches
-    order = cpu[np.argsort(table.correlation[cpu], kind="stable")]
-    known = table.correlation[order]
-    at = np.minimum(np.searchsorted(known, table.correlation[rows]), len(known) - 1)
-    matched = known[at] == table.correlation[rows]
-    launches[matched] = table.ts_ns[order[at[matched]]]
-    return launches
+    calls = launched_by(table, rows)
+    return np.where(calls >= 0, table.ts_ns[calls], table.ts_ns[rows])
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,8 @@ class DeviceUse:
     """Microseconds over a stretch of time. ``busy + idle`` is the stretch.
 
     ``overlap`` is communication while computation ran, ``exposed`` communication while none did.
+    ``host_wait`` is the part of ``idle`` that ended with work which had not been launched when the device
+    fell idle; None where the trace does not tell what launched what.
     """
 
     busy_us: float
@@ -35,6 +37,7 @@ class DeviceUse:
     memory_us: float
     overlap_us: float
     exposed_us: float
+    host_wait_us: float | None = None
 
 
 @dataclass
@@ -78,8 +81,13 @@ def device_rows(table: EventTable) -> DeviceRows:
     return found
 
 
-def device_use(table: EventTable, device: DeviceRows, begins: Int64s, ends: Int64s) -> list[DeviceUse]:
-    """Return the use of the device in each window (nanoseconds, shape (k,)), in the windows' order."""
+def device_use(
+    table: EventTable, device: DeviceRows, calls: Int64s, begins: Int64s, ends: Int64s
+) -> list[DeviceUse]:
+    """Return the use of the device in each window (nanoseconds, shape (k,)), in the windows' order.
+
+    ``calls`` is what launched each device event (``launches.launched_by``).
+    """
     names = table.name[device.rows]
     starts = table.ts_ns[device.rows]
     communicates = table.named(COMMUNICATION)[device.rows]
@@ -107,12 +115,22 @@ def device_use(table: EventTable, device: DeviceRows, begins: Int64s, ends: Int6
         communicating - exposed,
         exposed,
     )
-    return [DeviceUse(*(value / 1000 for value in row)) for row in zip(*map(_list, columns), strict=True)]
+    late = _late(everything, starts, table, calls)
+    uses = [DeviceUse(*row) for row in zip(*((column / 1000).tolist() for column in columns), strict=True)]
+    if late:
+        for use, host_ns in zip(uses, late.within(begins, ends).tolist(), strict=True):
+            use.host_wait_us = host_ns / 1000
+    return uses
 
 
-def _list(column: Int64s) -> list[int]:
-    values: list[int] = column.tolist()
-    return values
+def _late(everything: Cover, starts: Int64s, table: EventTable, calls: Int64s) -> Cover | None:
+    """Return the gaps that ended with work launched after they began. ``starts`` are of the device events."""
+    if not (calls >= 0).any():
+        return None
+    gap_begins, gap_ends = everything.ends[:-1], everything.starts[1:]
+    ended_by = calls[np.searchsorted(starts, gap_ends)]
+    late = (ended_by >= 0) & (table.ts_ns[ended_by] > gap_begins)
+    return Cover.of(gap_begins[late], gap_ends[late])
 
 
 def device_span(table: EventTable, device: DeviceRows) -> tuple[Int64s, Int64s]:

@@ -13,12 +13,16 @@ from multiprocessing import get_context
 
 import numpy as np
 
+from autoprof.analysis.collectives import CollectiveUse, collective_uses
+from autoprof.analysis.copies import CopyUse, copy_uses
 from autoprof.analysis.device import DeviceUse, device_rows, device_span, device_use
 from autoprof.analysis.errors import AnalysisError
 from autoprof.analysis.hotspots import Hotspot, kernels, operators
 from autoprof.analysis.inputs import TraceInput, newest_per_rank, with_rank
+from autoprof.analysis.launches import Launches, launched_by, launches
 from autoprof.analysis.phases import Phases, phase_times
 from autoprof.analysis.reader import read_trace
+from autoprof.analysis.streams import StreamUse, stream_uses
 from autoprof.analysis.table import EventTable, Int64s, Step
 
 # A worker costs half a second to start; below this, compressed, one process is faster.
@@ -51,6 +55,10 @@ class TraceSummary:
     device: DeviceUse | None
     operators: list[Hotspot]
     kernels: list[Hotspot]
+    streams: list[StreamUse] = field(default_factory=list)
+    launches: Launches | None = None
+    copies: list[CopyUse] = field(default_factory=list)
+    collectives: list[CollectiveUse] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -68,13 +76,14 @@ def summarize(one: TraceInput) -> TraceSummary:
     table = read_trace(one.path)
     steps = table.steps
     device = device_rows(table)
+    calls = launched_by(table, device.rows)
     phases = phase_times(table, steps)
     in_steps: list[DeviceUse] | list[None] = [None] * len(steps)
     whole = None
     if len(device.rows):
-        whole = device_use(table, device, *device_span(table, device))[0]
+        whole = device_use(table, device, calls, *device_span(table, device))[0]
         if steps:
-            in_steps = device_use(table, device, *_windows(steps))
+            in_steps = device_use(table, device, calls, *_windows(steps))
     return TraceSummary(
         given=with_rank(one, table.header.rank),
         host=table.header.host,
@@ -91,6 +100,10 @@ def summarize(one: TraceInput) -> TraceSummary:
         device=whole,
         operators=operators(table),
         kernels=kernels(table, device),
+        streams=stream_uses(table, device, calls),
+        launches=launches(table, device.rows, device.dur_ns, calls),
+        copies=copy_uses(table, device),
+        collectives=collective_uses(table),
         notes=[*table.losses.lines(), *device.notes],
     )
 
@@ -125,12 +138,16 @@ class Summary:
     notes: list[str]
     unreadable: list[str]
 
+    def of_capture(self, capture: int | None) -> list[TraceSummary]:
+        """Return the traces of one capture."""
+        return [trace for trace in self.traces if trace.given.capture == capture]
+
     def steps_by_rank(self, capture: int | None) -> dict[int | None, float]:
         """Return the median step of each rank of a capture, microseconds; ranks without steps left out."""
         return {
             trace.rank: statistics.median(step.duration_us for step in trace.steps)
-            for trace in self.traces
-            if trace.given.capture == capture and trace.steps
+            for trace in self.of_capture(capture)
+            if trace.steps
         }
 
 

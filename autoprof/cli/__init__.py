@@ -10,7 +10,19 @@ import sys
 from collections.abc import Iterator
 from typing import Protocol, cast
 
-COMMANDS = ("run", "check", "settings", "traces", "summary", "operators", "merge", "export", "report", "view")
+COMMANDS = (
+    "run",
+    "check",
+    "settings",
+    "traces",
+    "summary",
+    "operators",
+    "device",
+    "merge",
+    "export",
+    "report",
+    "view",
+)
 
 
 class CommandError(Exception):

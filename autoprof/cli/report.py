@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autoprof.cli import CommandError, report_room
+from autoprof.cli import CommandError, reading, report_room
 
 if TYPE_CHECKING:
     from autoprof.report.page import Answers
@@ -65,23 +64,12 @@ def run(args: argparse.Namespace) -> int:
     if args.open:
         webbrowser.open(output.absolute().as_uri())
     unreadable = [*one.document["unreadable"], *(other.document["unreadable"] if other else [])]
-    for line in unreadable:
-        print(f"autoprof report: left out: {line}", file=sys.stderr)
-    return 1 if unreadable else 0
+    return reading.say_unreadable("report", unreadable)
 
 
 def _answers(place: str, capture: int | None) -> Answers:
-    from rich.console import Console
-    from rich.progress import Progress
-
-    from autoprof.analysis.inputs import find_inputs
-    from autoprof.analysis.summary import summarize_all
     from autoprof.report.facts import read_facts
     from autoprof.report.page import answers
 
-    inputs = find_inputs(Path(place), capture)
-    errors = Console(stderr=True)
-    with Progress(console=errors, transient=True, disable=not errors.is_terminal) as progress:
-        task = progress.add_task("reading traces", total=len(inputs))
-        summary = summarize_all(inputs, done=lambda: progress.advance(task))
-    return answers(place, summary, read_facts(inputs))
+    summary = reading.read_run(place, capture)
+    return answers(place, summary, read_facts([trace.given for trace in summary.traces]))

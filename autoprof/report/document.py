@@ -6,6 +6,7 @@ import statistics
 from dataclasses import asdict
 from typing import Any
 
+from autoprof.analysis.collectives import CollectiveUse, waited_us
 from autoprof.analysis.hotspots import Hotspot, joined
 from autoprof.analysis.summary import StepSummary, Summary, TraceSummary
 
@@ -18,6 +19,7 @@ DEVICE = (
     "memory_us",
     "overlap_us",
     "exposed_us",
+    "host_wait_us",
 )
 
 
@@ -49,19 +51,23 @@ def _trace(trace: TraceSummary, top: int) -> dict[str, Any]:
         "phases_median": phase_medians(trace.steps),
         "forward_from": trace.forward_from,
         "backward_from": trace.backward_from,
-        "device": _rounded(asdict(trace.device)) if trace.device else None,
+        "device": rounded(asdict(trace.device)) if trace.device else None,
         "device_per_step_median": device_medians(trace.steps),
         "steps": [
             {
                 "number": step.number,
                 "duration_us": step.duration_us,
-                "phases": _rounded(asdict(step.phases)),
-                "device": _rounded(asdict(step.device)) if step.device else None,
+                "phases": rounded(asdict(step.phases)),
+                "device": rounded(asdict(step.device)) if step.device else None,
             }
             for step in trace.steps
         ],
         "operators": hotspots_document(trace.operators, top),
         "kernels": hotspots_document(trace.kernels, top),
+        "streams": [rounded(asdict(use)) for use in trace.streams],
+        "launches": rounded(asdict(trace.launches)) if trace.launches else None,
+        "copies": [rounded(asdict(use)) for use in trace.copies],
+        "collectives": [_collective(use) for use in trace.collectives],
         "notes": trace.notes,
     }
 
@@ -72,7 +78,7 @@ def step_time(steps: list[StepSummary]) -> dict[str, float] | None:
         return None
     lengths = [step.duration_us for step in steps]
     median = statistics.median(lengths)
-    return _rounded(
+    return rounded(
         {
             "count": len(lengths),
             "median_us": median,
@@ -88,7 +94,7 @@ def phase_medians(steps: list[StepSummary]) -> dict[str, float | None] | None:
     """Return the median of each phase over the steps; None without steps."""
     if not steps:
         return None
-    return _rounded({name: _median([getattr(step.phases, name) for step in steps]) for name in PHASES})
+    return rounded({name: _median([getattr(step.phases, name) for step in steps]) for name in PHASES})
 
 
 def device_medians(steps: list[StepSummary]) -> dict[str, float | None] | None:
@@ -96,27 +102,38 @@ def device_medians(steps: list[StepSummary]) -> dict[str, float | None] | None:
     uses = [step.device for step in steps if step.device]
     if not uses:
         return None
-    return _rounded({name: _median([getattr(use, name) for use in uses]) for name in DEVICE})
+    return rounded({name: _median([getattr(use, name) for use in uses]) for name in DEVICE})
 
 
 def _capture(summary: Summary, capture: int | None) -> dict[str, Any]:
     medians = summary.steps_by_rank(capture)
+    traces = summary.of_capture(capture)
+    waited = waited_us({at: trace.collectives for at, trace in enumerate(traces)})
     slowest = max(medians, key=lambda rank: medians[rank]) if medians else None
     fastest = min(medians, key=lambda rank: medians[rank]) if medians else None
     return {
         "first_step": capture,
-        "ranks": [trace.rank for trace in summary.traces if trace.given.capture == capture],
+        "ranks": [trace.rank for trace in traces],
         "step_median_us": _median(list(medians.values())),
         "slowest_rank": slowest,
         "slowest_step_median_us": medians[slowest] if medians else None,
         "fastest_rank": fastest,
         "fastest_step_median_us": medians[fastest] if medians else None,
+        "waited_in_collectives_us": [
+            {"rank": traces[at].rank, "waited_us": round(us, 3)} for at, us in waited.items()
+        ],
     }
+
+
+def _collective(use: CollectiveUse) -> dict[str, Any]:
+    values = rounded(asdict(use))
+    del values["durations_ns"]
+    return values
 
 
 def hotspots_document(hotspots: list[Hotspot], top: int) -> list[dict[str, Any]]:
     """Return the first ``top`` hotspots as plain data."""
-    return [_rounded(asdict(hotspot) | {"mean_us": hotspot.mean_us}) for hotspot in hotspots[:top]]
+    return [rounded(asdict(hotspot) | {"mean_us": hotspot.mean_us}) for hotspot in hotspots[:top]]
 
 
 def _median(values: list[float | None]) -> float | None:
@@ -124,6 +141,12 @@ def _median(values: list[float | None]) -> float | None:
     return statistics.median(known) if known else None
 
 
-def _rounded(values: dict[str, Any]) -> dict[str, Any]:
+def rounded(values: dict[str, Any]) -> dict[str, Any]:
     """Round to nanoseconds, which is what traces hold."""
-    return {name: round(value, 3) if isinstance(value, float) else value for name, value in values.items()}
+    return {name: _round(value) for name, value in values.items()}
+
+
+def _round(value: Any) -> Any:
+    if isinstance(value, dict):
+        return rounded(value)
+    return round(value, 3) if isinstance(value, float) else value

@@ -23,7 +23,7 @@ _PHASES = {
 _DEVICE = dict(
     zip(
         DEVICE,
-        ("busy", "idle", "computation", "communication", "copies", "overlapped", "exposed"),
+        ("busy", "idle", "computation", "communication", "copies", "overlapped", "exposed", "host wait"),
         strict=True,
     )
 )
@@ -49,7 +49,8 @@ def print_summary(console: Console, summary: Summary, *, top: int, steps: bool) 
     _say_notes(console, summary)
 
 
-def _table(title: str, names: list[str], numbers: list[str]) -> Table:
+def new_table(title: str, names: list[str], numbers: list[str]) -> Table:
+    """Return a table without rows: ``names`` are columns of text, ``numbers`` of figures."""
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for name in names:
         table.add_column(name, overflow="ellipsis", no_wrap=True, max_width=60)
@@ -63,30 +64,32 @@ def _ranks(traces: list[TraceSummary], *, several_captures: bool) -> Table:
     shown = [name for name in _PHASES if any(median.get(name) is not None for median in medians)]
     title = "time per step, ms: median over steps" if any(trace.steps for trace in traces) else "traces"
     names = ["rank", *(["capture"] if several_captures else [])]
-    table = _table(title, names, ["steps", "step", "min", "max", *(_PHASES[name] for name in shown)])
+    table = new_table(title, names, ["steps", "step", "min", "max", *(_PHASES[name] for name in shown)])
     for trace, median in zip(traces, medians, strict=True):
         time = step_time(trace.steps) or {}
         table.add_row(
-            _rank(trace),
+            rank_of(trace),
             *([str(trace.given.capture)] if several_captures else []),
             str(len(trace.steps)),
-            *(_ms(time.get(name)) for name in ("median_us", "min_us", "max_us")),
-            *(_ms(median.get(name)) for name in shown),
+            *(ms(time.get(name)) for name in ("median_us", "min_us", "max_us")),
+            *(ms(median.get(name)) for name in shown),
         )
     return table
 
 
 def _steps(traces: list[TraceSummary]) -> Table:
-    table = _table("each step, ms", ["rank", "step"], ["time", *_PHASES.values(), "device busy", "exposed"])
+    table = new_table(
+        "each step, ms", ["rank", "step"], ["time", *_PHASES.values(), "device busy", "exposed"]
+    )
     for trace in traces:
         for step in trace.steps:
             table.add_row(
-                _rank(trace),
+                rank_of(trace),
                 str(step.number),
-                _ms(step.duration_us),
-                *(_ms(getattr(step.phases, name)) for name in _PHASES),
-                _ms(step.device.busy_us if step.device else None),
-                _ms(step.device.exposed_us if step.device else None),
+                ms(step.duration_us),
+                *(ms(getattr(step.phases, name)) for name in _PHASES),
+                ms(step.device.busy_us if step.device else None),
+                ms(step.device.exposed_us if step.device else None),
             )
     return table
 
@@ -94,25 +97,25 @@ def _steps(traces: list[TraceSummary]) -> Table:
 def _device(traces: list[TraceSummary]) -> Table:
     per_step = any(device_medians(trace.steps) for trace in traces)
     what = "median over steps" if per_step else "from its first event to its last"
-    table = _table(f"device, ms: {what}", ["rank", "device"], list(_DEVICE.values()))
+    table = new_table(f"device, ms: {what}", ["rank", "device"], list(_DEVICE.values()))
     for trace in traces:
         use = device_medians(trace.steps) or {}
         if not use and trace.device and not per_step:
             use = {name: getattr(trace.device, name) for name in DEVICE}
-        table.add_row(_rank(trace), _plain(trace.device_name or ""), *(_ms(use.get(name)) for name in DEVICE))
+        table.add_row(rank_of(trace), plain(trace.device_name or ""), *(ms(use.get(name)) for name in DEVICE))
     return table
 
 
 def hotspots_table(title: str, hotspots: list[Hotspot], top: int, steps: int) -> Table:
     """Lay out the first ``top`` hotspots; ``steps`` is what to divide by, 0 where there are none."""
     whole = sum(hotspot.self_us for hotspot in hotspots) or 1.0
-    table = _table(title, ["name"], ["calls", "self ms", *(["per step"] if steps else []), "%", "mean us"])
+    table = new_table(title, ["name"], ["calls", "self ms", *(["per step"] if steps else []), "%", "mean us"])
     for hotspot in hotspots[:top]:
         table.add_row(
-            _plain(hotspot.name),
+            plain(hotspot.name),
             f"{hotspot.calls:,}",
-            _ms(hotspot.self_us),
-            *([_ms(hotspot.self_us / steps)] if steps else []),
+            ms(hotspot.self_us),
+            *([ms(hotspot.self_us / steps)] if steps else []),
             f"{100 * hotspot.self_us / whole:.1f}",
             f"{hotspot.mean_us:,.1f}",
         )
@@ -144,23 +147,25 @@ def _say_notes(console: Console, summary: Summary) -> None:
                 f"{trace.given.path.name}: no whole step is marked in it, so nothing is told per step"
             )
         if trace.partial:
-            notes.append(f"rank {_rank(trace)}: the capture is partial")
+            notes.append(f"rank {rank_of(trace)}: the capture is partial")
         notes += [f"{trace.given.path.name}: {line}" for line in trace.notes]
     for name in ("forward", "backward"):
         sources = {getattr(trace, f"{name}_from") for trace in summary.traces} - {None, MARKED}
         notes += [f"{name} is told from {source}" for source in sorted(sources)]
     for note in notes:
-        console.print(_plain(f"note: {note}"), highlight=False)
+        console.print(plain(f"note: {note}"), highlight=False)
 
 
-def _plain(text: str) -> Text:
+def plain(text: str) -> Text:
     """Return a name as it is: brackets are no markup, and a terminal gets no control characters."""
     return Text("".join(letter if letter.isprintable() else "?" for letter in text))
 
 
-def _rank(trace: TraceSummary) -> str:
+def rank_of(trace: TraceSummary) -> str:
+    """Return a trace's rank as text."""
     return "?" if trace.rank is None else str(trace.rank)
 
 
-def _ms(us: float | None) -> str:
+def ms(us: float | None) -> str:
+    """Return microseconds as text in milliseconds."""
     return "-" if us is None else f"{us / 1000:,.3f}"

@@ -112,6 +112,7 @@ def test_the_device_computes_communicates_copies_or_idles(write, capsys):
         "memory_us": 5.0,
         "overlap_us": 10.0,
         "exposed_us": 20.0,
+        "host_wait_us": None,
     }
     assert [one["device"]["busy_us"] for one in trace["steps"]] == [75.0, 10.0]
     assert [one["device"]["exposed_us"] for one in trace["steps"]] == [20.0, 0.0]
