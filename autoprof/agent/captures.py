@@ -189,7 +189,13 @@ class Captures:
             journal.missed(f"{current.capture} lost: it had to stop on another thread than it began on")
             return
         try:
-            raw = current.stop(step, scratch=self._scratch, whole=whole, step_source=journal.step_source)
+            raw = current.stop(
+                step,
+                scratch=self._scratch,
+                whole=whole,
+                step_source=journal.step_source,
+                usual_step_s=median(self._idle_steps, at_least=4),
+            )
         except BaseException:  # Ctrl-C, or what a signal handler of the script raises
             journal.missed(f"{current.capture} lost: interrupted while it was being saved")
             raise
@@ -198,7 +204,6 @@ class Captures:
                 f"{current.capture} not recorded: stopped at step {step}, in warmup", silently=True
             )
         else:
-            raw.usual_step_s = median(self._idle_steps, at_least=4)
             self._finisher.submit(partial(self._finish, raw))
 
     @entry

@@ -215,10 +215,13 @@ class Recorder:
             span = f"step {self.step}" if last == self.step else f"steps {self.step}-{last}"
             self._labels[self.step] = " ".join([span, *(f"({note})" for note in notes)])
 
-    def stop(self, step: int, *, scratch: Path, whole: bool, step_source: str) -> RawTrace | None:
+    def stop(
+        self, step: int, *, scratch: Path, whole: bool, step_source: str, usual_step_s: float | None = None
+    ) -> RawTrace | None:
         """Stop while ``step`` is the step under way and write the raw trace into ``scratch``.
 
-        ``whole`` says that ``step`` comes after the capture, and nothing of it was recorded. Returns ``None``
+        ``whole`` says that ``step`` comes after the capture, and nothing of it was recorded;
+        ``usual_step_s`` is what steps took before the capture, seconds. Returns ``None``
         where nothing had been recorded yet. Whether torch could write shows in :meth:`RawTrace.settle`.
         """
         began = perf_counter()
@@ -238,7 +241,7 @@ class Recorder:
             time_ns=0,
             raw_bytes=0,
             step_s=median(self._steps_s, at_least=2),
-            usual_step_s=None,
+            usual_step_s=usual_step_s,
             start_s=self._start_s,
             stop_s=0.0,
         )
@@ -334,6 +337,7 @@ class Recorder:
             "planned_steps": [raw.capture.first, raw.capture.last],
             "partial": raw.partial,
             "step_source": raw.step_source,
+            "usual_step_s": raw.usual_step_s and round(raw.usual_step_s, 6),
             "settings": describe(self._settings),
             "versions": versions(),
         }

@@ -18,7 +18,7 @@ from autoprof.analysis.table import (
 )
 
 # Ranges of torch, of this product (Accelerator.backward, AcceleratedOptimizer.step) and of other trainers.
-_DATA = re.compile(r"enumerate\(DataLoader\)#")
+_DATA = re.compile(r"enumerate\(DataLoader\)#(\w*)")
 _ZERO_GRAD = re.compile(r"Optimizer\.zero_grad#")
 _OPTIMIZER = re.compile(r"AcceleratedOptimizer\.step$|Optimizer\.step#|## optimizer ##")
 _BACKWARD = re.compile(r"Accelerator\.backward$|## backward ##")
@@ -36,7 +36,8 @@ class Phases:
     """Microseconds of one step; the phases exclude each other and add up to the step.
 
     None where the trace holds nothing that tells. ``collective_us`` is time in collectives on the
-    CPU (gloo, MPI), on any thread, and runs beside the phases.
+    CPU (gloo, MPI), on any thread, and runs beside the phases; ``collective_alone_us`` is the part of it
+    during which the step's own thread ran no operator.
     """
 
     data_us: float | None
@@ -45,15 +46,20 @@ class Phases:
     optimizer_us: float | None
     other_us: float
     collective_us: float | None
+    collective_alone_us: float | None = None
 
 
 @dataclass
 class PhaseTimes:
-    """The phases of each step, in the order given, and from what forward and backward were told."""
+    """The phases of each step, in the order given, and from what forward and backward were told.
+
+    ``loader`` is the class of torch's iterator that batches came from, which says whether it has workers.
+    """
 
     steps: list[Phases]
     forward_from: str | None
     backward_from: str | None
+    loader: str | None = None
 
 
 def phase_times(table: EventTable, steps: list[Step]) -> PhaseTimes:
@@ -81,7 +87,12 @@ def phase_times(table: EventTable, steps: list[Step]) -> PhaseTimes:
     collectives = Cover.of_rows(
         table, table.in_categories(ANNOTATION_CATEGORIES) & table.named(_CPU_COLLECTIVE)
     )
-    collective = collectives.within(begins, ends) / 1000 if len(collectives.starts) else None
+    collective, alone = None, None
+    if len(collectives.starts):
+        operators = Cover.of_rows(table, table.in_categories(OPERATOR_CATEGORIES) & _on_threads(table, steps))
+        either = operators | collectives
+        collective = collectives.within(begins, ends) / 1000
+        alone = (either.within(begins, ends) - operators.within(begins, ends)) / 1000
 
     def at(row: int, share: np.ndarray | None) -> float | None:
         return None if share is None else float(share[row])
@@ -95,12 +106,20 @@ def phase_times(table: EventTable, steps: list[Step]) -> PhaseTimes:
                 optimizer_us=at(row, shares[1]),
                 other_us=float(others[row]),
                 collective_us=at(row, collective),
+                collective_alone_us=at(row, alone),
             )
             for row in range(len(steps))
         ],
         forward_from,
         backward_from,
+        _loader(table, ranges),
     )
+
+
+def _loader(table: EventTable, ranges: Bools) -> str | None:
+    rows = np.flatnonzero(ranges & table.named(_DATA))
+    match = _DATA.match(table.names[table.name[rows[0]]]) if len(rows) else None
+    return match[1] or None if match else None
 
 
 def _on_threads(table: EventTable, steps: list[Step]) -> Bools:

@@ -14,15 +14,18 @@ from multiprocessing import get_context
 import numpy as np
 
 from autoprof.analysis.collectives import CollectiveUse, collective_uses
+from autoprof.analysis.compilation import Compilation, compilation
 from autoprof.analysis.copies import CopyUse, copy_uses
 from autoprof.analysis.device import DeviceUse, device_rows, device_span, device_use
 from autoprof.analysis.errors import AnalysisError
 from autoprof.analysis.hotspots import Hotspot, kernels, operators
 from autoprof.analysis.inputs import TraceInput, newest_per_rank, with_rank
 from autoprof.analysis.launches import Launches, launched_by, launches
+from autoprof.analysis.optimizer import OptimizerUse, optimizer_use
 from autoprof.analysis.phases import Phases, phase_times
 from autoprof.analysis.reader import read_trace
 from autoprof.analysis.streams import StreamUse, stream_uses
+from autoprof.analysis.syncs import SyncUse, sync_uses
 from autoprof.analysis.table import EventTable, Int64s, Step
 
 # A worker costs half a second to start; below this, compressed, one process is faster.
@@ -48,8 +51,10 @@ class TraceSummary:
     world_size: int | None
     device_name: str | None
     partial: bool
+    usual_step_us: float | None
     events: int
     steps: list[StepSummary]
+    loader: str | None
     forward_from: str | None
     backward_from: str | None
     device: DeviceUse | None
@@ -59,6 +64,9 @@ class TraceSummary:
     launches: Launches | None = None
     copies: list[CopyUse] = field(default_factory=list)
     collectives: list[CollectiveUse] = field(default_factory=list)
+    optimizer: OptimizerUse | None = None
+    syncs: list[SyncUse] = field(default_factory=list)
+    compilation: Compilation | None = None
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -90,11 +98,13 @@ def summarize(one: TraceInput) -> TraceSummary:
         world_size=table.header.world_size,
         device_name=_device_name(table),
         partial=bool(table.header.autoprof.get("partial")),
+        usual_step_us=_usual_step_us(table),
         events=len(table),
         steps=[
             StepSummary(step.number, step.dur_ns / 1000, phase, use)
             for step, phase, use in zip(steps, phases.steps, in_steps, strict=True)
         ],
+        loader=phases.loader,
         forward_from=phases.forward_from,
         backward_from=phases.backward_from,
         device=whole,
@@ -104,6 +114,9 @@ def summarize(one: TraceInput) -> TraceSummary:
         launches=launches(table, device.rows, device.dur_ns, calls),
         copies=copy_uses(table, device),
         collectives=collective_uses(table),
+        optimizer=optimizer_use(table),
+        syncs=sync_uses(table, device, steps),
+        compilation=compilation(table, steps),
         notes=[*table.losses.lines(), *device.notes],
     )
 
@@ -117,6 +130,12 @@ def _windows(steps: list[Step]) -> tuple[Int64s, Int64s]:
     )
     ends[:-1] = np.where(follows, np.maximum(begins[1:], begins[:-1]), ends[:-1])
     return begins, ends
+
+
+def _usual_step_us(table: EventTable) -> float | None:
+    """Return how long steps took before this capture, as this product writes it into a trace."""
+    value = table.header.autoprof.get("usual_step_s")
+    return value * 1e6 if isinstance(value, int | float) and 0 < value < 1e9 else None
 
 
 def _device_name(table: EventTable) -> str | None:

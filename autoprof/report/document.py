@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from autoprof.analysis.collectives import CollectiveUse, waited_us
+from autoprof.analysis.findings import find
 from autoprof.analysis.hotspots import Hotspot, joined
 from autoprof.analysis.summary import StepSummary, Summary, TraceSummary
 
@@ -30,6 +31,7 @@ def as_document(summary: Summary, *, top: int) -> dict[str, Any]:
         "schema": 1,
         "traces": [_trace(trace, top) for trace in summary.traces],
         "captures": [_capture(summary, capture) for capture in captures],
+        "findings": [finding.as_document() for finding in find(summary)],
         "operators": hotspots_document(joined([trace.operators for trace in summary.traces]), top),
         "kernels": hotspots_document(joined([trace.kernels for trace in summary.traces]), top),
         "notes": summary.notes,
@@ -46,6 +48,7 @@ def _trace(trace: TraceSummary, top: int) -> dict[str, Any]:
         "file": str(trace.given.path),
         "device_name": trace.device_name,
         "partial": trace.partial,
+        "usual_step_us": trace.usual_step_us,
         "events": trace.events,
         "step_time": step_time(trace.steps),
         "phases_median": phase_medians(trace.steps),
@@ -68,6 +71,10 @@ def _trace(trace: TraceSummary, top: int) -> dict[str, Any]:
         "launches": rounded(asdict(trace.launches)) if trace.launches else None,
         "copies": [rounded(asdict(use)) for use in trace.copies],
         "collectives": [_collective(use) for use in trace.collectives],
+        "optimizer": rounded(asdict(trace.optimizer)) if trace.optimizer else None,
+        "synchronisations": [rounded(asdict(use)) for use in trace.syncs],
+        "compilation": rounded(asdict(trace.compilation)) if trace.compilation else None,
+        "loader": trace.loader,
         "notes": trace.notes,
     }
 

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from autoprof.analysis.findings import find
 from autoprof.analysis.hotspots import Hotspot, joined
 from autoprof.analysis.phases import MARKED
 from autoprof.analysis.summary import Summary, TraceSummary
@@ -46,6 +47,7 @@ def print_summary(console: Console, summary: Summary, *, top: int, steps: bool) 
         console.print(hotspots_table("kernels and copies on the device", slowest, top, count))
     for capture in sorted(captures, key=lambda first: first or 0):
         _say_who_is_slowest(console, summary, capture)
+    _say_findings(console, summary)
     _say_notes(console, summary)
 
 
@@ -137,6 +139,21 @@ def _say_who_is_slowest(console: Console, summary: Summary, capture: int | None)
         f" ({medians[fastest] / 1000:,.3f} ms), {more:.1f}% apart",
         highlight=False,
     )
+
+
+def _say_findings(console: Console, summary: Summary) -> None:
+    for finding in find(summary):
+        low, high = finding.low_us / finding.step_us, finding.share
+        share = (
+            f"{100 * low:.0f}-{100 * high:.0f}%"
+            if round(100 * low) != round(100 * high)
+            else f"{100 * high:.0f}%"
+        )
+        console.print(
+            plain(f"{finding.severity}: {finding.title} ({share} of a step at stake)"), style="bold"
+        )
+        console.print(plain(f"  {finding.evidence}"), highlight=False)
+        console.print(plain(f"  {finding.advice}"), highlight=False)
 
 
 def _say_notes(console: Console, summary: Summary) -> None:

@@ -1,0 +1,55 @@
+"""Collectives that no computation hides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from autoprof.analysis.collectives import waited_us
+from autoprof.analysis.findings.finding import (
+    Finding,
+    Stake,
+    mean_step_us,
+    mean_us,
+    ms,
+    on_worst_rank,
+    percent,
+)
+from autoprof.analysis.summary import StepSummary, TraceSummary
+
+_ADVICE = (
+    "Communicate less often (gradient_accumulation_steps with accelerator.accumulate) or smaller (bf16"
+    " gradients by a"
+    " DDP communication hook), or hide more of it (larger bucket_cap_mb for few large messages, smaller"
+    " for an"
+    " earlier start); check that ranks of one node talk over NVLink and not the network."
+)
+
+
+def look(traces: list[TraceSummary]) -> Iterator[Finding]:
+    """Find communication of at least a tenth of a step during which nothing is computed.
+
+    Time that a rank stood waiting for a slower one is not counted: that is a straggler's.
+    """
+    waited = waited_us({at: trace.collectives for at, trace in enumerate(traces)})
+    by_trace = {id(trace): waited.get(at, 0.0) for at, trace in enumerate(traces)}
+
+    def stake(trace: TraceSummary) -> Stake | None:
+        step = mean_step_us(trace)
+        exposed = mean_us(trace, _exposed_us) - by_trace[id(trace)] / len(trace.steps)
+        if exposed <= 0:
+            return None
+        evidence = (
+            f"{ms(exposed)} of a step of {ms(step)} ({percent(exposed, step)}) went to collectives"
+            " while nothing was"
+            " computed, waiting for slower ranks not counted"
+        )
+        # Every second step without it, or every step.
+        return Stake(exposed / 2, exposed, evidence)
+
+    return on_worst_rank(
+        traces, "exposed-communication", "Communication is not hidden", lambda _: _ADVICE, stake, worth=0.1
+    )
+
+
+def _exposed_us(step: StepSummary) -> float | None:
+    return step.device.exposed_us if step.device else step.phases.collective_alone_us

@@ -1,0 +1,31 @@
+"""Gradients that are set to zero instead of dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from autoprof.analysis.findings.finding import Finding, Stake, mean_step_us, ms, on_worst_rank, percent
+from autoprof.analysis.summary import TraceSummary
+
+_ADVICE = (
+    "Call zero_grad() with its default set_to_none=True: gradients are then written, not added to zeros."
+)
+
+
+def look(traces: list[TraceSummary]) -> Iterator[Finding]:
+    """Find zeroing, and adding to what was zeroed, that takes at least 5% of a step."""
+    return on_worst_rank(traces, "zero-grad", "Gradients are filled with zeros", lambda _: _ADVICE, _stake)
+
+
+def _stake(trace: TraceSummary) -> Stake | None:
+    use = trace.optimizer
+    if use is None or not use.zeroing_us:
+        return None
+    step, count = mean_step_us(trace), len(trace.steps)
+    zeroing, adding = use.zeroing_us / count, use.adding_us / count
+    evidence = (
+        f"{ms(zeroing)} of a step of {ms(step)} ({percent(zeroing, step)}) went to filling gradients"
+        " with zeros,"
+        f" {ms(adding)} ({percent(adding, step)}) to adding to them"
+    )
+    return Stake(zeroing, zeroing + adding, evidence)
