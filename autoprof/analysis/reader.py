@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -266,8 +265,8 @@ def _event(given: dict[str, Any]) -> _Event:
         ph=_text(given.get("ph")) or "",
         name=_text(given.get("name")) or "",
         cat=_text(given.get("cat")),
-        ts=_float(given.get("ts")),
-        dur=_float(given.get("dur")),
+        ts=times_.microseconds(given.get("ts")),
+        dur=times_.microseconds(given.get("dur")),
         pid=lane(given.get("pid")),
         tid=lane(given.get("tid")),
         args=_Args(**known) if known else None,
@@ -281,14 +280,6 @@ def _text(value: Any) -> str | None:
         return str(value)[:1000]
     except (ValueError, RecursionError):  # an endless number, a bottomless list
         return ""
-
-
-def _float(value: Any) -> float | None:
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) else None
 
 
 def lane(value: Any) -> int | str:

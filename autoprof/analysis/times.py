@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -63,11 +64,23 @@ def durations(us: Float64s) -> Int64s:
     return whole.astype(np.int64) * 1000 + np.rint((us - whole) * 1000).astype(np.int64)
 
 
-def usable_ns(time: object) -> int | None:
+def microseconds(value: Any) -> float | None:
+    """Return one time as it stands in an event, a text too if it holds a number; None where it is no time."""
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def usable_ns(value: object) -> int | None:
     """Return one time as it stands in an event as nanoseconds, or None where it is no time."""
+    time = microseconds(value)
+    if time is None or not -LIMIT_US < time < LIMIT_US:
+        return None
     if type(time) is Exact:
         return time.ns
-    if not isinstance(time, int | float) or not -LIMIT_US < time < LIMIT_US:
-        return None
     whole = math.floor(time)
     return whole * 1000 + round((time - whole) * 1000)

@@ -137,7 +137,7 @@ def _page(run: Answers, against: Answers | None) -> dict[str, Any]:
         "clean": words.clean,
         "document": document,
         "overview": _overview(document),
-        "findings": document.get("findings"),
+        "findings": document["findings"],
         "rows": [
             {"label": label, **_row(trace)} for label, trace in zip(rows, document["traces"], strict=True)
         ],

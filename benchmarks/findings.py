@@ -1,0 +1,94 @@
+"""What findings say is at stake against what following their advice saves.
+
+    python benchmarks/findings.py [--rounds 5] [--steps 60] [--reasons input-bound zero-grad]
+
+Each job of `tests/integration/scripts/speed.py` runs three times a round, in an order that changes:
+recorded, which
+gives the finding and its share of a step; as it is, not recorded; and with the advice followed, not
+recorded. The last two give the share of a step that was really saved.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from _compare import in_turn, spread, table
+
+from autoprof.analysis.findings import find
+from autoprof.analysis.inputs import find_inputs
+from autoprof.analysis.summary import summarize_all
+
+SCRIPT = Path(__file__).resolve().parents[1] / "tests/integration/scripts/speed.py"
+RANKS = {"straggler": 2, "exposed-communication": 2}
+REASONS = (
+    "input-bound",
+    "optimizer-loop",
+    "recompilation",
+    "zero-grad",
+    "slow-steps",
+    "straggler",
+    "exposed-communication",
+)
+
+
+def run(reason: str, steps: int, *options: str, record: bool = False) -> dict[str, Any]:
+    """Run a job; return its finding where it is recorded, else its mean step."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("ACCELPROF")}
+        environment |= {"ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1", "KINETO_LOG_LEVEL": "6"}
+        if record:
+            environment |= {"ACCELPROF_ENABLE": "1", "ACCELPROF_ACTIVE": str(steps // 2),
+            "ACCELPROF_OUTPUT_DIR": name}
+        ranks = RANKS.get(reason, 1)
+        launcher = ["-m", "torch.distributed.run", "--nproc-per-node", str(ranks), "--standalone"] if ranks
+        > 1 else []
+        command = [sys.executable, *launcher, SCRIPT, reason, *options, "--steps", steps, "--times", folder
+        / "t"] subprocess.run(
+            list(map(str, command)), env=environment, check=True, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL
+        )
+        if not record:
+            found: dict[str, Any] = json.loads((folder / "t").read_text())
+            return found
+        findings = {one.slug: one for one in find(summarize_all(find_inputs(folder)))}
+        return findings[reason].as_document()["share_of_step"] if reason in findings else {"low": 0.0, "high": 0.0}
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--reasons", nargs="+", default=REASONS, choices=REASONS)
+    args = parser.parse_args()
+    rows = []
+    for reason in args.reasons:
+        found = in_turn(
+            {
+                "recorded": functools.partial(run, reason, args.steps, record=True),
+                "as it is": functools.partial(run, reason, args.steps),
+                "fixed": functools.partial(run, reason, args.steps, "--fixed"),
+            },
+            args.rounds,
+        )
+        saved = [
+            1 - fixed["mean_s"] / fixed["every"] / before["mean_s"]
+            for fixed, before in zip(found["fixed"], found["as it is"], strict=True)
+        ]
+        low, high = (statistics.median(one[end] for one in found["recorded"]) for end in ("low", "high"))
+        rows.append([reason, f"{low:.2f} - {high:.2f}", spread(saved, 2)])
+    table(["finding", "at stake, of a step", "saved, of a step"], rows)
+
+
+if __name__ == "__main__":
+    main()
