@@ -293,7 +293,7 @@ class Settings:
         FLAG,
         False,
         "0",
-        "Estimates floating-point operations of matrix products and convolutions.",
+        "Records what torch estimates floating-point operations from: the shapes of operator inputs.",
         example="1",
     )
     with_modules: bool = _row(
