@@ -281,7 +281,7 @@ class Settings:
         Kind(_parse_activities, "auto, or a list of " + ", ".join(ACTIVITY_NAMES)),
         (),
         "auto",
-        "Activities torch records. auto: the CPU and the accelerator that is present.",
+        "Activities torch records. auto: the CPU and the accelerator that is present. cuda is ROCm's too.",
         example="cpu,cuda",
     )
     record_shapes: bool = _row(FLAG, False, "0", "Records the shapes of operator inputs.", example="1")
@@ -293,7 +293,7 @@ class Settings:
         FLAG,
         False,
         "0",
-        "Estimates floating-point operations of matrix products and convolutions.",
+        "Records what torch estimates floating-point operations from: the shapes of operator inputs.",
         example="1",
     )
     with_modules: bool = _row(
@@ -302,6 +302,41 @@ class Settings:
         "0",
         "Records the module hierarchy. In torch this works for TorchScript only.",
         example="1",
+    )
+    profile_all_threads: bool = _row(
+        FLAG,
+        False,
+        "0",
+        "Records operators on every thread of the process, not only on those that train.",
+        example="1",
+    )
+    cuda_sync_events: bool = _row(
+        FLAG,
+        False,
+        "0",
+        "Records what waited for a CUDA device, stream or event.",
+        example="1",
+    )
+    overload_names: bool = _row(
+        FLAG, False, "0", "Names operators with their overload: aten::add.Tensor.", example="1"
+    )
+    python_gc: bool = _row(
+        FLAG, False, "0", "Records Python's garbage collections. Turns WITH_STACK on.", example="1"
+    )
+    verbose_stacks: bool = _row(
+        FLAG,
+        False,
+        "0",
+        "Writes its Python call stack into each operator. Turns WITH_STACK on.",
+        example="1",
+    )
+    post_processing_timeout: float = _row(
+        _seconds(),
+        0.0,
+        "0",
+        "Seconds that torch may spend on its own list of events, which no trace needs. 0 is no limit.",
+        unit="seconds",
+        example="30",
     )
     compress: str = _row(
         _choice("gzip", "none"), "gzip", "gzip", "How trace files are compressed.", example="none"

@@ -13,7 +13,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from autoprof.agent import guard, identity, lifecycle, recorder, reporting, upload
+from autoprof.agent import guard, identity, lifecycle, options, recorder, reporting, upload
 from autoprof.agent.captures import NEVER, Captures
 from autoprof.agent.clock import StepClock
 from autoprof.agent.finisher import Finisher
@@ -196,6 +196,10 @@ class Agent:
         if not present:
             self._go()
             return False
+        for line in options.lacking(settings):
+            journal.missed(line, silently=True)
+            if journal.speaks:
+                say(line)
         if settings.ranks.selects(me.rank, me.local_rank):
             ends, theirs = self._abrupt_ends, self._script_profilers
             self._captures = Captures(
@@ -214,6 +218,8 @@ class Agent:
         _, absent = recorder.present_activities(self._settings)
         if absent:
             raise SystemExit(f"autoprof: {_lacking(self._settings.activities, absent)}")
+        if lines := options.lacking(self._settings):
+            raise SystemExit("\n".join(f"autoprof: {line}" for line in lines))
         if is_url(self._settings.output_dir):
             if why := upload.try_out(self._settings.output_dir):
                 raise SystemExit(f"autoprof: ACCELPROF_OUTPUT_DIR: {why}")

@@ -25,6 +25,9 @@ _MARK = "_autoprof_wrapped"
 
 Call = Callable[..., Any]
 
+_PHASES = ("clip_grad_norm_", "clip_grad_value_", "gather_for_metrics", "save_state", "load_state")
+"""Methods of an Accelerator that get a range in the trace, beside those that end steps."""
+
 _optimizers: dict[int, weakref.ref[Any]] = {}
 """Every optimizer that exists, prepared or not, each once, by its ``id``: it may have a hash of its own."""
 _accelerators: dict[int, weakref.ref[Any]] = {}
@@ -111,6 +114,11 @@ def _install_accelerator(module: ModuleType) -> None:
 
     _wrap(module.Accelerator, "__init__", _around(_accelerator_built))
     _wrap(module.Accelerator, "backward", _backward)
+    for name in _PHASES:
+        if hasattr(module.Accelerator, name):
+            _wrap(module.Accelerator, name, _phase(f"Accelerator.{name}"))
+    if (scheduler := getattr(module, "AcceleratedScheduler", None)) is not None:
+        _wrap(scheduler, "step", _phase("AcceleratedScheduler.step"))
     for cls in (data_loader.DataLoaderShard, data_loader.DataLoaderDispatcher):
         _wrap(cls, "__iter__", _around(_iterate))
     try:
@@ -320,6 +328,21 @@ def _after_odd_backward(agent: Agent, instance: Any, synced: bool, stepped: bool
         agent.optimizer_step(id(instance), True, False, 0.0)
 
 
+def _phase(name: str) -> Callable[[Call], Call]:
+    """Make a hook for :func:`_wrap` that gives the call a range in the trace."""
+
+    def hook(original: Call) -> Call:
+        def phase(*args: Any, **kwargs: Any) -> Any:
+            if _is_compiling() or _agent is None or not _agent.recording:
+                return original(*args, **kwargs)
+            with _Range(name):
+                return original(*args, **kwargs)
+
+        return phase
+
+    return hook
+
+
 def _engine_step(wrapped: Call, args: Any, kwargs: Any) -> Any:
     global _with_megatron  # noqa: PLW0603
     agent, calls = _agent, _thread.calls
@@ -349,7 +372,11 @@ def _batches(agent: Agent, key: int, iterator: Iterator[Any]) -> Iterator[Any]:
         _batch_wanted(agent, key)
         began = perf_counter()
         try:
-            batch = next(iterator)
+            if agent.recording:
+                with _Range("waiting for data"):
+                    batch = next(iterator)
+            else:
+                batch = next(iterator)
         except StopIteration:
             return
         _batch(agent, key, perf_counter() - began)

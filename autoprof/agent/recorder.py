@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import threading
 from collections import deque
 from collections.abc import Collection, Iterator
@@ -14,7 +13,7 @@ from pathlib import Path
 from time import perf_counter, time_ns
 from typing import Any
 
-from autoprof.agent import forked
+from autoprof.agent import forked, options
 from autoprof.agent.identity import Identity, has_process_group, versions
 from autoprof.agent.plan import Action, Capture
 from autoprof.settings import ACTIVITY_NAMES, Settings, describe
@@ -165,12 +164,7 @@ class Recorder:
             activities=[getattr(torch.profiler.ProfilerActivity, name) for name in self._activities()],
             # torch asks once for step 0 when the object is made, before `step_num` can be set.
             schedule=lambda number: self._torch_action(number or step),
-            record_shapes=self._settings.record_shapes,
-            profile_memory=self._settings.profile_memory,
-            with_stack=self._with_stack(),
-            with_flops=self._settings.with_flops,
-            with_modules=self._settings.with_modules,
-            **self._experimental(),
+            **options.arguments(self._settings),
         )
         self._profile.step_num = step
         self._preset()
@@ -301,21 +295,6 @@ class Recorder:
         if not present:
             raise CannotRecord("none of the activities asked for exists on this machine")
         return [torch_activity(name) for name in present]
-
-    def _experimental(self) -> dict[str, Any]:
-        """Ask torch for the trace alone, without building its Python event list, where it can do that."""
-        if self._with_stack():  # torch/profiler/profiler.py: incompatible
-            return {}
-        try:
-            from torch._C._profiler import _ExperimentalConfig
-
-            return {"experimental_config": _ExperimentalConfig(trace_only=True)}
-        except (ImportError, TypeError):  # an older torch
-            return {}
-
-    def _with_stack(self) -> bool:
-        # torch's tracer takes the place of a profile function and puts nothing back.
-        return self._settings.with_stack and sys.getprofile() is None
 
     def _preset(self) -> None:
         if not has_process_group():

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
+from autoprof.analysis import stacks
 from autoprof.analysis.errors import AnalysisError, TraceError
 from autoprof.analysis.inputs import TraceInput, newest_per_rank, with_rank
 from autoprof.analysis.nesting import self_ns
@@ -46,6 +49,8 @@ class Exported:
 
     events: int = 0
     traces: int = 0
+    without_python: int = 0
+    """Traces in which no Python frame was recorded."""
     notes: list[str] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
 
@@ -60,7 +65,9 @@ def export_csv(inputs: list[TraceInput], output: Path) -> Exported:
     with replacing(output) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
-        return _each(inputs, lambda rows: writer.writerows(zip(*rows.values(), strict=True)))
+        return _each(
+            inputs, lambda one, table: writer.writerows(zip(*_rows(one, table).values(), strict=True))
+        )
 
 
 def export_parquet(inputs: list[TraceInput], output: Path) -> Exported:
@@ -80,10 +87,71 @@ def export_parquet(inputs: list[TraceInput], output: Path) -> Exported:
         [(name, text if is_text else pyarrow.int64()) for name, is_text in COLUMNS.items()]
     )
     with replacing(output) as temporary, parquet.ParquetWriter(temporary, schema) as writer:
-        return _each(inputs, lambda rows: writer.write_table(pyarrow.table(rows, schema=schema)))
+        return _each(
+            inputs, lambda one, table: writer.write_table(pyarrow.table(_rows(one, table), schema=schema))
+        )
 
 
-def _each(inputs: list[TraceInput], write: Callable[[Rows], Any]) -> Exported:
+def export_collapsed(inputs: list[TraceInput], output: Path) -> Exported:
+    """Write one line per call stack with its self time in nanoseconds, as flame graph tools read it.
+
+    Raises:
+        AnalysisError: no trace can be read or holds a stack, or ``output`` cannot be written.
+    """
+    check_output(inputs=inputs, output=output, suffixes=(".txt", ".collapsed"))
+    found: Counter[str] = Counter()
+    exported = _each(inputs, lambda one, table: found.update(stacks.collapsed(table, _title(one))))
+    _check_stacks(exported, bool(found))
+    with replacing(output) as temporary:
+        text = "".join(f"{stack} {self_ns}\n" for stack, self_ns in sorted(found.items()))
+        temporary.write_text(text, encoding="utf-8")
+    return exported
+
+
+def export_speedscope(inputs: list[TraceInput], output: Path) -> Exported:
+    """Write one file for <https://www.speedscope.app>, a profile per rank and thread.
+
+    Raises:
+        AnalysisError: no trace can be read or holds a stack, or ``output`` cannot be written.
+    """
+    check_output(inputs=inputs, output=output, suffixes=(".json",))
+    frames: dict[str, int] = {}
+    profiles: list[dict[str, Any]] = []
+
+    def add(one: TraceInput, table: EventTable) -> None:
+        profiles.extend(stacks.speedscope_profiles(table, _title(one), frames))
+
+    exported = _each(inputs, add)
+    _check_stacks(exported, bool(profiles))
+    document = {
+        "$schema": stacks.SCHEMA,
+        "shared": {"frames": [{"name": name} for name in frames]},
+        "profiles": profiles,
+        "name": output.name,
+        "activeProfileIndex": 0,
+        "exporter": "autoprof",
+    }
+    with replacing(output) as temporary:
+        temporary.write_bytes(msgspec.json.encode(document))
+    return exported
+
+
+def _title(one: TraceInput) -> str:
+    capture = "" if one.capture is None else f" capture {one.capture}"
+    return f"rank {'?' if one.rank is None else one.rank}{capture}"
+
+
+def _check_stacks(exported: Exported, any_found: bool) -> None:
+    if not any_found:
+        raise AnalysisError("there are no stacks to export: no operator, range or Python frame was recorded")
+    if exported.without_python:
+        exported.notes.append(
+            f"{exported.without_python} of {exported.traces} traces hold no Python frames, their stacks "
+            "are of operators and ranges: record with ACCELPROF_WITH_STACK=1"
+        )
+
+
+def _each(inputs: list[TraceInput], write: Callable[[TraceInput, EventTable], Any]) -> Exported:
     exported = Exported()
     chosen = newest_per_rank(inputs, exported.notes.append)
     seen: dict[tuple[int | None, int], Path] = {}
@@ -105,7 +173,8 @@ def _each(inputs: list[TraceInput], write: Callable[[Rows], Any]) -> Exported:
                     f"two traces of rank {known.rank}: {newer.name} is newer and used, {one.path.name} is not"
                 )
                 continue
-        write(_rows(known, table))
+        write(known, table)
+        exported.without_python += not stacks.has_python_frames(table)
         exported.traces += 1
         exported.events += len(table)
         exported.notes += [f"{one.path.name}: {line}" for line in table.losses.lines()]

@@ -43,6 +43,7 @@ NOT_INJECTED = {
     "dynamo.run_while_tracing",
     "hooks._wrap",
     "hooks._around",
+    "hooks._phase",
     "hooks._subclasses",
     "agent.Agent.__init__",
     "plan.CapturePlan.__init__",
