@@ -1,6 +1,6 @@
 """What findings say is at stake against what following their advice saves.
 
-    python benchmarks/findings.py [--rounds 5] [--steps 60] [--reasons input-bound zero-grad]
+    python benchmarks/findings.py [--rounds 5] [--steps 60] [--reasons input-bound straggler]
 
 Each job of `tests/integration/scripts/speed.py` runs three times a round, in an order that changes:
 recorded, which
@@ -33,35 +33,36 @@ REASONS = (
     "input-bound",
     "optimizer-loop",
     "recompilation",
-    "zero-grad",
     "slow-steps",
     "straggler",
     "exposed-communication",
 )
 
 
-def run(reason: str, steps: int, *options: str, record: bool = False) -> dict[str, Any]:
+def run(reason: str, steps: int, *options: str, record: bool = False) -> Any:
     """Run a job; return its finding where it is recorded, else its mean step."""
+    ranks = RANKS.get(reason, 1)
+    several = ["-m", "torch.distributed.run", "--nproc-per-node", str(ranks), "--standalone"]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("ACCELPROF")}
+    environment |= {"ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1", "KINETO_LOG_LEVEL": "6"}
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("ACCELPROF")}
-        environment |= {"ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1", "KINETO_LOG_LEVEL": "6"}
+        times = Path(name) / "times.json"
         if record:
-            environment |= {"ACCELPROF_ENABLE": "1", "ACCELPROF_ACTIVE": str(steps // 2),
-            "ACCELPROF_OUTPUT_DIR": name}
-        ranks = RANKS.get(reason, 1)
-        launcher = ["-m", "torch.distributed.run", "--nproc-per-node", str(ranks), "--standalone"] if ranks
-        > 1 else []
-        command = [sys.executable, *launcher, SCRIPT, reason, *options, "--steps", steps, "--times", folder
-        / "t"] subprocess.run(
-            list(map(str, command)), env=environment, check=True, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL
+            environment |= {"ACCELPROF_ENABLE": "1", "ACCELPROF_ACTIVE": str(steps // 2)}
+            environment |= {"ACCELPROF_OUTPUT_DIR": name}
+        command = [sys.executable, *(several if ranks > 1 else []), SCRIPT, reason, *options]
+        subprocess.run(
+            [*map(str, command), "--steps", str(steps), "--times", str(times)],
+            env=environment,
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         if not record:
-            found: dict[str, Any] = json.loads((folder / "t").read_text())
-            return found
-        findings = {one.slug: one for one in find(summarize_all(find_inputs(folder)))}
-        return findings[reason].as_document()["share_of_step"] if reason in findings else {"low": 0.0, "high": 0.0}
+            return float(json.loads(times.read_text()))
+        findings = {one.slug: one for one in find(summarize_all(find_inputs(Path(name))))}
+    share: dict[str, Any] = {"low": 0.0, "high": 0.0}
+    return findings[reason].as_document()["share_of_step"] if reason in findings else share
 
 
 def main() -> None:
@@ -81,10 +82,7 @@ def main() -> None:
             },
             args.rounds,
         )
-        saved = [
-            1 - fixed["mean_s"] / fixed["every"] / before["mean_s"]
-            for fixed, before in zip(found["fixed"], found["as it is"], strict=True)
-        ]
+        saved = [1 - fixed / before for fixed, before in zip(found["fixed"], found["as it is"], strict=True)]
         low, high = (statistics.median(one[end] for one in found["recorded"]) for end in ("low", "high"))
         rows.append([reason, f"{low:.2f} - {high:.2f}", spread(saved, 2)])
     table(["finding", "at stake, of a step", "saved, of a step"], rows)

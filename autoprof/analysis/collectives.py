@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from autoprof.analysis.cover import Cover
 from autoprof.analysis.device import COMMUNICATION
 from autoprof.analysis.table import ANNOTATION_CATEGORIES, Collective, EventTable, Int64s
 
@@ -47,7 +48,7 @@ class CollectiveUse:
     ``size_bytes`` is what this rank put in, over the ``sized`` ones whose size the trace tells, and
     ``gb_per_s`` (1e9 bytes) that over their time: the algorithm's bandwidth, not the bus's. A collective
     lasts until the last rank has come, so slow ones may say more about that rank than about the network.
-    ``durations_ns`` has the shape (count,), in order of start.
+    ``starts_ns`` and ``durations_ns`` have the shape (count,), in order of start.
     """
 
     kind: str
@@ -57,6 +58,7 @@ class CollectiveUse:
     sized: int
     size_bytes: int
     gb_per_s: float | None
+    starts_ns: Int64s = field(repr=False)
     durations_ns: Int64s = field(repr=False)
 
 
@@ -73,7 +75,8 @@ def collective_uses(table: EventTable) -> list[CollectiveUse]:
         by_key.setdefault(key, []).append((row, _size_bytes(about)))
     found = []
     for (kind, group), members in by_key.items():
-        durations = table.dur_ns[np.array([row for row, _ in members], dtype=np.int64)]
+        at = np.array([row for row, _ in members], dtype=np.int64)
+        durations = table.dur_ns[at]
         sizes = [size for _, size in members if size is not None]
         timed_ns = sum(
             duration
@@ -89,6 +92,7 @@ def collective_uses(table: EventTable) -> list[CollectiveUse]:
                 sized=len(sizes),
                 size_bytes=sum(sizes),
                 gb_per_s=sum(sizes) / timed_ns if timed_ns else None,
+                starts_ns=table.ts_ns[at],
                 durations_ns=durations,
             )
         )
@@ -98,24 +102,26 @@ def collective_uses(table: EventTable) -> list[CollectiveUse]:
 def waited_us(of_ranks: Mapping[Rank, list[CollectiveUse]]) -> dict[Rank, float]:
     """Return how long each rank stood in collectives before the last rank had come, microseconds.
 
-    The rank that comes last has the shortest collective, so what another's took longer is its waiting.
+    The rank that comes last has the shortest collective, so what another's took longer is its waiting;
+    several at once (gloo starts them on threads of its own) are waited for together.
     Compared are the kinds in which every rank waits for every other, of groups that at least two ranks have
     in the same number; a rank that has none of these is left out. Clocks need not agree.
     """
-    by_key: dict[tuple[str, str, int], dict[Rank, Int64s]] = {}
+    by_key: dict[tuple[str, str, int], dict[Rank, CollectiveUse]] = {}
     for rank, uses in of_ranks.items():
         for use in uses:
             if not WAITS_FOR_ALL.search(use.kind):
                 continue
-            by_key.setdefault((use.kind, use.group, use.count), {})[rank] = use.durations_ns
-    waited: dict[Rank, float] = {}
+            by_key.setdefault((use.kind, use.group, use.count), {})[rank] = use
+    waited: dict[Rank, Cover] = {}
     for of_rank in by_key.values():
         if len(of_rank) < 2:
             continue
-        shortest = np.min(np.stack(list(of_rank.values())), axis=0)
-        for rank, durations in of_rank.items():
-            waited[rank] = waited.get(rank, 0.0) + float((durations - shortest).sum()) / 1000
-    return waited
+        shortest = np.min(np.stack([use.durations_ns for use in of_rank.values()]), axis=0)
+        for rank, use in of_rank.items():
+            waits = Cover.of(use.starts_ns, use.starts_ns + use.durations_ns - shortest)
+            waited[rank] = waited[rank] | waits if rank in waited else waits
+    return {rank: cover.total_ns / 1000 for rank, cover in waited.items()}
 
 
 def _described(table: EventTable) -> Callable[[int], Collective | None]:

@@ -134,7 +134,7 @@ def _capture(summary: Summary, capture: int | None) -> dict[str, Any]:
 
 def _collective(use: CollectiveUse) -> dict[str, Any]:
     values = rounded(asdict(use))
-    del values["durations_ns"]
+    del values["starts_ns"], values["durations_ns"]
     return values
 
 

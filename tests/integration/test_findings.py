@@ -28,7 +28,6 @@ def findings(launch, capsys, reason, *options):
         ("input-bound", "went by waiting for a batch"),
         ("optimizer-loop", "operators a step in the optimizer"),
         ("recompilation", "frames were compiled in"),
-        ("zero-grad", "filling gradients with zeros"),
         ("slow-steps", "more than usual in waiting for data"),
         ("straggler", "until rank 1 comes"),
         ("exposed-communication", "went to collectives while nothing was computed"),

@@ -17,11 +17,9 @@ from autoprof.analysis.findings.finding import (
 from autoprof.analysis.summary import StepSummary, TraceSummary
 
 _ADVICE = (
-    "Communicate less often (gradient_accumulation_steps with accelerator.accumulate) or smaller (bf16"
-    " gradients by a"
-    " DDP communication hook), or hide more of it (larger bucket_cap_mb for few large messages, smaller"
-    " for an"
-    " earlier start); check that ranks of one node talk over NVLink and not the network."
+    "Communicate less often (gradient_accumulation_steps with accelerator.accumulate, LocalSGD) or smaller"
+    " (bf16 gradients by a DDP communication hook), or hide more of it (bucket_cap_mb: larger for few large"
+    " messages, smaller for an earlier start); check that ranks of one node talk over NVLink."
 )
 
 
