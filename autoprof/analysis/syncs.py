@@ -39,15 +39,14 @@ def sync_uses(table: EventTable, device: DeviceRows, steps: list[Step]) -> list[
     seen: set[int] = set()
     found: dict[str, SyncUse] = {}
     for row in rows.tolist():
-        use = found.setdefault(
-            table.names[table.name[row]], SyncUse(table.names[table.name[row]], 0, 0.0, 0.0)
-        )
+        name = table.names[table.name[row]]
+        use = found.setdefault(name, SyncUse(name, 0, 0.0, 0.0))
         use.calls += 1
         use.time_us += float(table.dur_ns[row]) / 1000
-        after = int(np.searchsorted(busy.starts, table.ts_ns[row] + table.dur_ns[row], side="right"))
+        end = int(table.ts_ns[row] + table.dur_ns[row])
+        after = int(np.searchsorted(busy.starts, end))
         if not 0 < after < len(busy.starts) or after in seen:
             continue
-        end = int(table.ts_ns[row] + table.dur_ns[row])
         if busy.ends[after - 1] <= end:
             seen.add(after)  # two calls in one gap: it counts once
             use.idle_us += float(busy.starts[after] - busy.ends[after - 1]) / 1000
