@@ -18,6 +18,7 @@ COMMANDS = (
     "summary",
     "operators",
     "device",
+    "compare",
     "merge",
     "export",
     "report",

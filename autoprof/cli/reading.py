@@ -21,6 +21,11 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--capture", type=int, metavar="STEP", help="only the capture whose first step is STEP (default: all)"
     )
+    add_jobs(parser)
+
+
+def add_jobs(parser: argparse.ArgumentParser) -> None:
+    """Add ``--jobs``."""
     parser.add_argument(
         "--jobs",
         type=int,

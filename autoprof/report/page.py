@@ -11,7 +11,7 @@ import base64
 import hashlib
 import json
 import statistics
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from importlib.resources import files
 from typing import Any
@@ -19,9 +19,9 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from autoprof import __version__
+from autoprof.analysis.compare import compare
 from autoprof.analysis.summary import Summary
 from autoprof.report import charts, words
-from autoprof.report.against import side_by_side
 from autoprof.report.document import as_document
 from autoprof.report.facts import RunFacts
 from autoprof.settings import Settings, describe
@@ -58,16 +58,17 @@ _METRICS = {
 
 @dataclass
 class Answers:
-    """One run, ready to be shown: what it was called on the command line, its document, its own words."""
+    """One run, ready to be shown: what it was called on the command line, its answers, its own words."""
 
     place: str
+    summary: Summary
     document: dict[str, Any]
     facts: RunFacts
 
 
 def answers(place: str, summary: Summary, facts: RunFacts) -> Answers:
     """Lay out a summary for the report; ``place`` is what the person called the run."""
-    return Answers(place, as_document(summary, top=LISTED), facts)
+    return Answers(place, summary, as_document(summary, top=LISTED), facts)
 
 
 def render(run: Answers, against: Answers | None = None) -> str:
@@ -157,7 +158,7 @@ def _page(run: Answers, against: Answers | None) -> dict[str, Any]:
         "notes": _notes(document, run.facts, rows),
         "cost": _cost(run.facts),
         "settings": _changed(run.facts),
-        "against": side_by_side(document, other) if other else None,
+        "against": words.cleaned(asdict(compare(against.summary, run.summary))) if against else None,
         "against_place": words.clean(against.place) if against else "",
         "data": data,
     }
