@@ -303,6 +303,13 @@ class Settings:
         "Records the module hierarchy. In torch this works for TorchScript only.",
         example="1",
     )
+    step_records: bool = _row(
+        FLAG,
+        True,
+        "1",
+        "Keeps a record of what every step cost, on every rank, with no profiler running.",
+        example="0",
+    )
     compress: str = _row(
         _choice("gzip", "none"), "gzip", "gzip", "How trace files are compressed.", example="none"
     )
