@@ -9,15 +9,17 @@ from __future__ import annotations
 import os
 import random
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from itertools import accumulate
+from operator import itemgetter
 from pathlib import Path
 from time import perf_counter
 
 from autoprof.agent.finisher import Finisher
 from autoprof.agent.guard import entry
 from autoprof.run import store
-from autoprof.run.steps import RECORD_BYTES, StepRecord, pack, unpack
+from autoprof.run.steps import RECORD_BYTES, Row, StepRecord, pack, rows, unpack
 
 Parts = tuple[int, int, float, float, float, int, bool]
 """The fields of ``StepParts`` as a plain tuple."""
@@ -26,12 +28,16 @@ _NEWEST = 2048
 _GROUPS = 4096
 _MOST = 8192
 """Records in a file at most: the newest stay one by one, older ones are joined into groups."""
+_FIRST_GROUP = 16
+"""Steps of a group at first: smaller ones would cost more to make than they tell."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
 """Between writes: soon at first, so that a short job that is killed leaves something too."""
 _MOST_PENDING = 4096
 _LIMIT_PENDING = 32768
 """Steps that wait for a finisher that is busy; more of them push the oldest out."""
 
+_STEPS, _PROFILED = StepRecord._fields.index("steps"), StepRecord._fields.index("profiled")
+_slowest_wall_s = itemgetter(StepRecord._fields.index("slowest_wall_s"))
 _draw = random.Random()
 """Our own: the script's draws stay what they are."""
 
@@ -125,7 +131,7 @@ class StepRecords:
         self._pause_s = min(1.5 * self._pause_s, _LONGEST_PAUSE_S)
         self._due_at, self._due_count = perf_counter() + self._pause_s, _MOST_PENDING
 
-    def _records(self, fresh: list[Parts]) -> list[StepRecord]:
+    def _records(self, fresh: list[Parts]) -> list[Row]:
         reached = fresh[-1][0] + fresh[-1][1]
         profiled = set()
         while self._profiled and self._profiled[0] < reached:
@@ -166,64 +172,60 @@ class Kept:
     def __init__(self) -> None:
         self.data = bytearray()
         self._grouped = 0  # bytes at the beginning that are groups of about `_group_steps`
-        self._group_steps = 2
+        self._group_steps = _FIRST_GROUP
 
-    def add(self, fresh: Sequence[StepRecord]) -> bool:
+    def add(self, fresh: Sequence[Row]) -> bool:
         """Take records that follow those there are; returns whether older ones were thinned for it."""
         self.data += pack(fresh)
         if len(self.data) <= _MOST * RECORD_BYTES:
             return False
         border = len(self.data) - _NEWEST * RECORD_BYTES
         grouped = bytes(self.data[: self._grouped])
-        grouped += pack(joined(unpack(bytes(self.data[self._grouped : border])), self._group_steps))
+        grouped += pack(joined(rows(bytes(self.data[self._grouped : border])), self._group_steps))
         while len(grouped) > _GROUPS * RECORD_BYTES:
             self._group_steps *= 2
-            grouped = pack(joined(unpack(grouped), self._group_steps))
+            grouped = pack(joined(rows(grouped), self._group_steps))
         self.data[:border] = grouped
         self._grouped = len(grouped)
         return True
 
 
-def as_record(parts: Parts, profiled: set[int]) -> StepRecord:
-    """Return the record of what the clock has told of a step, or of several that it saw end at once."""
+def as_record(parts: Parts, profiled: Collection[int]) -> Row:
+    """Return the record of what the clock told of a step, or of several that it saw end at once."""
     first_step, steps, wall_s, wait_s, optimizer_s, micro_steps, skipped = parts
-    each_s = wall_s / steps
+    each_s = wall_s if steps == 1 else wall_s / steps
     count = sum(first_step <= step < first_step + steps for step in profiled) if profiled else 0
-    return StepRecord(
-        first_step,
-        first_step,
-        steps,
-        micro_steps,
-        int(skipped),
-        count,
-        wall_s,
-        wait_s,
-        optimizer_s,
-        each_s,
-        each_s,
-    )
+    ours = (first_step, first_step, steps, micro_steps, int(skipped), count)
+    return (*ours, wall_s, wait_s, optimizer_s, each_s, each_s)
 
 
-def joined(records: Sequence[StepRecord], most_steps: int) -> list[StepRecord]:
+def joined(records: Sequence[Row], most_steps: int) -> list[Row]:
     """Add neighbours up into records of at most ``most_steps`` steps; larger ones stay as they are."""
-    groups: list[list[StepRecord]] = []
+    groups: list[list[Row]] = []
+    group: list[Row] = []
     steps = most_steps
     for record in records:
-        if steps + record.steps > most_steps:
-            groups.append([])
-            steps = 0
-        groups[-1].append(record)
-        steps += record.steps
+        steps += record[_STEPS]
+        if steps > most_steps:
+            group = []
+            groups.append(group)
+            steps = record[_STEPS]
+        group.append(record)
     return [_joined(group) for group in groups]
 
 
-def _joined(group: Sequence[StepRecord]) -> StepRecord:
+def _joined(group: Sequence[Row]) -> Row:
     if len(group) == 1:
         return group[0]
     columns = list(zip(*group, strict=True))
-    slowest = max(group, key=lambda record: (not record.slowed, record.slowest_wall_s))
-    (one,) = _draw.choices(group, weights=columns[2])
-    sums = [sum(column) for column in columns[2:9]]
-    return StepRecord._make(
-        (group[0].first_step, slowest.slowest_step, *sums, one.one_wall_s, slowest.slowest_wall_s)
+    steps, micro_steps, skipped, profiled, wall_s, wait_s, optimizer_s = map(sum, columns[2:9])
+    candidates = group
+    if profiled:
+        candidates = [one for one in group if 2 * one[_PROFILED] < one[_STEPS]] or group
+    slowest = max(candidates, key=_slowest_wall_s)
+    drawn = int(_draw.random() * steps)
+    one = next(
+        one for one, reached in zip(group, accumulate(columns[_STEPS]), strict=True) if drawn < reached
     )
+    counts = (group[0][0], slowest[1], steps, micro_steps, skipped, profiled)
+    return (*counts, wall_s, wait_s, optimizer_s, one[9], slowest[10])

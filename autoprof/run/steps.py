@@ -13,6 +13,7 @@ import re
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import starmap
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +26,9 @@ _SCHEMA = 1
 _LONGEST_HEADER = 65536
 _RECORD = struct.Struct("<QQIIIIfffff")
 RECORD_BYTES = _RECORD.size
+
+Row = tuple[Any, ...]
+"""The fields of a :class:`StepRecord`."""
 
 
 class StepFileError(ValueError):
@@ -84,15 +88,19 @@ def header(**about: Any) -> bytes:
     return json.dumps({**line, **about}).encode() + b"\n"
 
 
-def pack(records: Iterable[StepRecord]) -> bytes:
+def pack(records: Iterable[Row]) -> bytes:
     """Return records as they stand in a file. Seconds keep seven digits."""
-    return b"".join(_RECORD.pack(*record) for record in records)
+    return b"".join(starmap(_RECORD.pack, records))
 
 
 def unpack(data: bytes) -> list[StepRecord]:
     """Return the whole records that ``data`` holds; the inverse of :func:`pack`."""
-    whole = len(data) - len(data) % RECORD_BYTES
-    return [StepRecord._make(values) for values in _RECORD.iter_unpack(data[:whole])]
+    return list(map(StepRecord._make, rows(data[: len(data) - len(data) % RECORD_BYTES])))
+
+
+def rows(data: bytes) -> list[Row]:
+    """Return records as plain tuples, for who handles many; ``data`` holds whole ones."""
+    return list(_RECORD.iter_unpack(data))
 
 
 def read(path: Path) -> StepFile:

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from autoprof.agent import step_records
 from autoprof.agent.finisher import Finisher
-from autoprof.agent.step_records import Kept, StepRecords, as_record, joined
+from autoprof.agent.step_records import Kept, StepRecords, as_record
 from autoprof.run import pace, steps
 from autoprof.run.steps import RECORD_BYTES, StepFileError, StepRecord
 
@@ -25,6 +26,10 @@ def record(step, wall_s=0.5, wait_s=0.0, **changes):
 
 def run_of(count, **options):
     return [record(step, **options) for step in range(count)]
+
+
+def joined(records, most_steps):
+    return list(map(StepRecord._make, step_records.joined(records, most_steps)))
 
 
 def file_of(records, rank=0, **changes):
@@ -170,7 +175,7 @@ def test_the_spread_of_thinned_steps_is_that_of_the_steps():
 
 
 def test_steps_that_ended_at_once_share_one_record_and_know_of_the_profiler():
-    one = as_record((4, 3, 1.5, 0.25, 0.125, 3, True), {2, 5, 7})
+    one = StepRecord._make(as_record((4, 3, 1.5, 0.25, 0.125, 3, True), {2, 5, 7}))
     assert one == StepRecord(4, 4, 3, 3, 1, 1, 1.5, 0.25, 0.125, 0.5, 0.5)
 
 
