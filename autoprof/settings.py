@@ -338,6 +338,13 @@ class Settings:
         unit="seconds",
         example="30",
     )
+    step_records: bool = _row(
+        FLAG,
+        True,
+        "1",
+        "Keeps a record of what every step cost, on every rank, with no profiler running.",
+        example="0",
+    )
     compress: str = _row(
         _choice("gzip", "none"), "gzip", "gzip", "How trace files are compressed.", example="none"
     )

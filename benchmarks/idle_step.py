@@ -1,8 +1,10 @@
-"""What a step pays between captures, next to ``prof.step()`` by hand: `python benchmarks/idle_step.py`.
+"""What a step pays between captures, with its record and without, next to ``prof.step()`` by hand:
+`python benchmarks/idle_step.py`.
 
 The hooks are put around functions that do nothing, and called in blocks that alternate, in one process, with
 the same functions without hooks and with ``prof.step()`` in its wait phase: the noise of a real step would
-drown a microsecond. A step is one backward and one optimizer step.
+drown a microsecond. A step is one backward and one optimizer step. The finisher's work on the records counts
+in full: a block waits for it, where a real step would hide most of it.
 """
 
 from __future__ import annotations
@@ -12,13 +14,13 @@ import argparse
 from _compare import ratios, run_job, spread, table
 
 JOB = """
-import json, os, sys, time
+import json, os, random, sys, time
 import torch
 from accelerate.accelerator import Accelerator
 from accelerate.optimizer import AcceleratedOptimizer
 from torch.profiler import ProfilerActivity, profile, schedule
 
-rounds, calls = int(sys.argv[1]), 2000
+rounds, calls = int(sys.argv[1]), 20000
 
 
 class Nothing(torch.optim.Optimizer):
@@ -59,6 +61,7 @@ def block():
     for _ in range(calls):
         accelerator.backward(None)
         optimizer.step()
+    finisher.drain(60)
     return (time.perf_counter() - began) / calls * 1e6
 
 
@@ -74,16 +77,24 @@ def by_hand_block():
 
 
 use(hooked)
+accelerator.backward(None)
+from autoprof.agent import hooks
+agent = hooks._agent
+records, finisher = agent._records, agent._finisher
 block()
 found = []
 for _ in range(rounds):
     use(plain)
     before = block()
     use(hooked)
-    ours = block()
+    times = {}
+    for kept in random.sample([records, None], 2):
+        agent._records = kept
+        times[kept] = block()
     use(plain)
     after = block()
-    found.append((ours - (before + after) / 2, by_hand_block()))
+    idle = (before + after) / 2
+    found.append((times[records] - idle, times[None] - idle, by_hand_block()))
 print(json.dumps(found))
 """
 
@@ -94,11 +105,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=100)
     rounds = parser.parse_args().rounds
     found = run_job(JOB, rounds, environ={"ACCELPROF_STEPS": "1000000000"})
-    ours, by_hand = [row[0] for row in found], [row[1] for row in found]
+    ours, without, by_hand = ([row[at] for row in found] for at in range(3))
+    records = [one - other for one, other in zip(ours, without, strict=True)]
     table(
         ["added to a step between captures", "microseconds: median (quartiles)", "by hand / this"],
         [
             ["autoprof", spread(ours, 2), spread(ratios(by_hand, ours), 1)],
+            ["autoprof without step records", spread(without, 2), spread(ratios(by_hand, without), 1)],
+            ["step records alone", spread(records, 2), spread(ratios(by_hand, records), 1)],
             ["`prof.step()` by hand, waiting", spread(by_hand, 2), "1"],
         ],
     )

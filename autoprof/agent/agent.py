@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
+from time import monotonic, time_ns
 from typing import Any
 
 from autoprof.agent import guard, identity, lifecycle, options, recorder, reporting, upload
@@ -20,9 +21,12 @@ from autoprof.agent.finisher import Finisher
 from autoprof.agent.guard import entry, say
 from autoprof.agent.journal import Journal
 from autoprof.agent.plan import CapturePlan
-from autoprof.run import store
+from autoprof.agent.step_records import StepRecords
+from autoprof.run import steps, store
 from autoprof.settings import Resolved, is_url
 
+_UPLOAD_RECORDS_S = 600.0
+"""Between copies of the step records to a URL, where nothing else is copied meanwhile."""
 _STEP_PATIENCE_S = 5.0
 """How long the end of the process waits for a thread that trains to end its step."""
 
@@ -58,6 +62,8 @@ class Agent:
         self._finisher = Finisher()
         self._journal: Journal | None = None  # both come with waking up
         self._captures: Captures | None = None  # none in a rank that is not to record
+        self._records: StepRecords | None = None
+        self._upload_records_at = 0.0
         self._attention = 0  # as the captures have it; a plain number, since every step looks at it
         self._overdue = False  # in the same way
         self._busy_with_torch = False  # torch's profiler must not be re-entered from a signal handler
@@ -128,6 +134,8 @@ class Agent:
                 self._took(0, late=True)
         elif clock.steps < self._attention and clock.source == self._step_source:
             self._idle_steps.append(clock.wall_s)
+            if self._records is not None:
+                self._records.add(clock.parts, clock.begun_at)
         else:
             self._took(ended)
 
@@ -144,7 +152,7 @@ class Agent:
     def batch(self, key: int, waited_s: float, evaluating: Callable[[], bool]) -> None:
         """A prepared dataloader hands out a batch for which the loop waited ``waited_s``."""
         woke = self._journal is None
-        if not woke or self._wake():
+        if not woke or self._wake(waited_s):
             self._clock.batch(key, waited_s=waited_s, evaluating=evaluating)
             if woke or self._clock.restarts != self._restarts:
                 self._took(0)
@@ -165,15 +173,15 @@ class Agent:
 
     # Waking up.
 
-    def _wake(self) -> bool:
+    def _wake(self, waited_s: float = 0.0) -> bool:
         """Begin to work: there is an Accelerator and this is its first batch, backward or step."""
         state = sys.modules.get("accelerate.state")
         if not self.live or state is None or not state.AcceleratorState._shared_state:
             return False
         with self._waking:  # two threads may train
-            return self._journal is not None or self._wake_once()
+            return self._journal is not None or self._wake_once(waited_s)
 
-    def _wake_once(self) -> bool:
+    def _wake_once(self, waited_s: float) -> bool:
         lifecycle.watch(self.close, self._forked)
         settings = self._settings
         me = identity.identify(os.environ, settings.run_id)
@@ -205,9 +213,30 @@ class Agent:
             self._captures = Captures(
                 settings, self._plan, journal, self._finisher, ends, self._scratch, theirs, self._idle_steps
             )
+        if settings.step_records:
+            journal.accelerator = next((name for name in present if name != "cpu"), "")
+            name = steps.file_name(me.rank, me.host, me.pid, time_ns())
+            self._records = StepRecords(
+                run_dir / steps.FOLDER / name,
+                journal.step_file_header(),
+                self._finisher,
+                failed=journal.step_records_failed,
+                written=self._records_written,
+                whole=journal.mirror is not None,  # what is being uploaded must not change
+            )
         self._state = _State.AT_WORK
         self._finisher.submit(self._open_run)
+        self._clock.begin(waited_s)
         return True
+
+    def _records_written(self) -> None:
+        journal, records, now = self._journal, self._records, monotonic()
+        if journal is None or records is None:
+            return
+        journal.step_file = records.path
+        if journal.mirror is not None and now >= self._upload_records_at:
+            self._upload_records_at = now + _UPLOAD_RECORDS_S
+            journal.upload()
 
     def _check_strictly(self) -> None:
         """End the job where the settings cannot be honoured here.
@@ -257,12 +286,17 @@ class Agent:
 
         ``late`` says that the step under way began before that event.
         """
-        captures, journal, clock = self._captures, self._journal, self._clock
+        captures, journal, clock, records = self._captures, self._journal, self._clock, self._records
+        restarted, self._restarts = clock.restarts != self._restarts, clock.restarts
+        if records is not None:
+            if restarted:
+                records.start_over()
+            if ended:
+                records.add(clock.parts, clock.begun_at)
         if captures is None or journal is None:
-            self._attention, self._step_source = NEVER, clock.source  # this rank records nothing
+            self._attention, self._step_source = NEVER, clock.source  # this rank records no trace
             return
-        if clock.restarts != self._restarts:
-            self._restarts = clock.restarts
+        if restarted:
             journal.info(
                 f"training begins after {clock.discarded_steps:,} batches without an optimizer; "
                 "its steps count from 0"
@@ -292,9 +326,12 @@ class Agent:
     def _torch(self, captures: Captures) -> Iterator[None]:
         """While torch's profiler is started, stepped or stopped: signals wait."""
         already, self._busy_with_torch = self._busy_with_torch, True
+        ran = captures.running
         try:
             yield
         finally:
+            if self._records is not None and (ran or captures.running):
+                self._records.note_profiled(self._clock.steps)
             self.recording = captures.recording
             self._attention = captures.attention
             self._overdue = captures.overdue
@@ -320,6 +357,8 @@ class Agent:
             orderly = self.live and self._state is not _State.RETIRING
             if self.live:
                 self._close_capture()
+                if self._records is not None:
+                    self._finisher.submit(self._records.flush)
                 self._finisher.submit(self._close_run if orderly else journal.write_or_say)
             if mirror is not None and not orderly:
                 self._finisher.submit(journal.deliver)
@@ -354,6 +393,8 @@ class Agent:
         journal.close()
         journal.deliver()
         if not journal.faulty:
+            if self._records is not None:
+                journal.say_pace(self._records.kept)
             journal.say_outcome()
         if self._settings.report and journal.speaks and journal.bytes_kept:
             reporting.start(journal)

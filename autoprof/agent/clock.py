@@ -19,8 +19,11 @@ _BACKWARDS_WITH_IDLE_OPTIMIZER = 256
 
 
 class StepParts(NamedTuple):
-    """What one step was made of."""
+    """What one step was made of, or several that were seen to end at once."""
 
+    first_step: int
+    steps: int
+    """More than 1 where only the last one's end showed that the others had been steps."""
     wall_s: float
     wait_s: float
     """Seconds spent waiting for batches."""
@@ -92,7 +95,8 @@ class StepClock:
         self._batch_keys: set[int] = set()
         self._optimizer_stepped = False
         self._backwards_without_step = 0
-        self._begun_at = now()
+        self.begun_at = now()
+        """When the step under way began, by ``now``, which is when the latest one ended."""
         self._wait_s = 0.0
         self._optimizer_s = 0.0
         self._micro_steps = 0
@@ -114,12 +118,17 @@ class StepClock:
         """What ended the latest step: ``optimizer``, ``backward``, ``micro-step`` or ``batch``."""
         self.wall_s = 0.0
         """Seconds that the latest step took."""
-        self._last = (0.0, 0.0, 0.0, 0, False)
+        self.parts = (0, 0, 0.0, 0.0, 0.0, 0, False)
+        """What the latest step was made of: the fields of :class:`StepParts`, which takes longer to make."""
 
     @property
     def last(self) -> StepParts:
         """What the latest step was made of."""
-        return StepParts(*self._last)
+        return StepParts(*self.parts)
+
+    def begin(self, waited_s: float = 0.0) -> None:
+        """The first step begins now, or with the wait for its batch; what was before is no part of it."""
+        self.begun_at = self._now() - waited_s
 
     # These run in every step of a job: what is the same in nearly all of them comes first and calls nothing.
 
@@ -201,7 +210,7 @@ class StepClock:
         self._batches_as_steps = self.steps = self.skipped_steps = self.micro_steps = 0
         self._micro_steps = 0
         self._wait_s = self._optimizer_s = 0.0
-        self._begun_at = self._now()
+        self.begun_at = self._now()
         self.source = ""
 
     def _is_inference(self) -> bool:
@@ -220,11 +229,14 @@ class StepClock:
             return 0
         if now is None:
             now = self._now()
-        self.wall_s = wall_s = now - self._begun_at
-        self._last = (wall_s, self._wait_s, self._optimizer_s, self._micro_steps, self._skipped)
+        self.wall_s = wall_s = now - self.begun_at
+        self.parts = (
+            *(self.steps, ended, wall_s),
+            *(self._wait_s, self._optimizer_s, self._micro_steps, self._skipped),
+        )
         if self._skipped:
             self.skipped_steps += 1
-        self._begun_at = now
+        self.begun_at = now
         self._wait_s = self._optimizer_s = 0.0
         self._micro_steps = 0
         self._skipped = False

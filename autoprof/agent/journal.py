@@ -19,7 +19,7 @@ from autoprof.agent.identity import Identity, first_on_node, versions
 from autoprof.agent.plan import CapturePlan
 from autoprof.agent.recorder import RawTrace
 from autoprof.agent.upload import Mirror, Upload
-from autoprof.run import layout, store
+from autoprof.run import layout, pace, steps, store
 from autoprof.settings import Settings, describe, is_url
 
 _ANNOUNCED = 3
@@ -43,6 +43,10 @@ class Journal:
         self._asides = 0
         self._cause = ""  # what was said last of what was missed
         self._path = layout.rank_file(run_dir, identity.rank)
+        self.step_file: Path | None = None
+        """The file of step records, once it is there."""
+        self.accelerator = ""
+        """The kind of accelerator that is present; empty where there is none."""
         self._opened = False
         self._manifest: dict[str, Any] = {}
         self._manifest_path: Path | None = None  # on rank 0, once it is written
@@ -110,6 +114,7 @@ class Journal:
             "skipped_steps": clock.skipped_steps,
             "micro_steps": clock.micro_steps,
             "step_source": clock.source,
+            "step_records": self.step_file and self.step_file.relative_to(self.run_dir).as_posix(),
             "captures": self._captures,
             "cost": self.cost(),
             "missed": self._missed,
@@ -122,10 +127,10 @@ class Journal:
         self.write_or_say()
         if self._manifest_path is None:
             return
-        steps, cost = self._clock.steps, self.cost()
+        ended, cost = self._clock.steps, self.cost()
         with suppress(OSError):  # said by the line above, if it is the disk
             store.write_json(
-                self._manifest_path, {**self._manifest, "ended_at": _utc_now(), "steps": steps, "cost": cost}
+                self._manifest_path, {**self._manifest, "ended_at": _utc_now(), "steps": ended, "cost": cost}
             )
 
     def write_or_say(self) -> None:
@@ -171,6 +176,9 @@ class Journal:
             name = path.relative_to(self.run_dir).as_posix()
             otherwise = f"{name.removesuffix('.json')}.{time_ns()}.json"
             mirror.put(Upload(path, name, passing=ending, otherwise=otherwise, owner=owner))
+        if self.step_file is not None:
+            name = self.step_file.relative_to(self.run_dir).as_posix()
+            mirror.put(Upload(self.step_file, name, passing=ending))
 
     def _warn_of_upload(self, line: str) -> None:
         if self.may_say("upload"):
@@ -328,6 +336,33 @@ class Journal:
         if len(self._missed) <= _ANNOUNCED and self.may_say("missed"):
             say(f"rank {self.identity.rank}: {what}")
 
+    def step_file_header(self) -> bytes:
+        """Return the first line of the file of step records."""
+        me = self.identity
+        return steps.header(
+            rank=me.rank,
+            world_size=me.world_size,
+            host=me.host,
+            pid=me.pid,
+            run_id=me.run_id,
+            accelerator=self.accelerator,
+            started_at=self._started_at,
+        )
+
+    def say_pace(self, records: list[steps.StepRecord]) -> None:
+        """Say how the steps of this rank went, if it speaks for the job."""
+        if records and self.step_file is not None:
+            me = self.identity
+            file = steps.StepFile(self.step_file, me.rank, me.host, self.accelerator, records, cut_off=False)
+            self.info(pace.in_one_line(pace.pace(file)))
+
+    def step_records_failed(self, error: OSError) -> None:
+        """Note that step records cannot be written for now; one rank of each node says so."""
+        line = f"step records could not be written: {error}; they are tried again"
+        self._missed.append(line)
+        if self.may_say("step records"):
+            say(f"rank {self.identity.rank}: {line}")
+
     def stood_aside(self) -> None:
         """Note that the script was profiling itself when a capture was due, and say so once."""
         self._asides += 1
@@ -342,8 +377,8 @@ class Journal:
         """Say at the end what was recorded, or why nothing was."""
         if not self.speaks:
             return
-        steps = self._clock.steps
-        count = f"{steps:,} step{'' if steps == 1 else 's'}"
+        ended = self._clock.steps
+        count = f"{ended:,} step{'' if ended == 1 else 's'}"
         if self._captures:
             cost = self.cost()
             slower = cost["recorded_step_to_usual_step"]
@@ -364,8 +399,8 @@ class Journal:
             say(f"nothing recorded: {self._cause}")
         else:
             line = f"nothing recorded: the run ended after {count}; the capture was planned for {self._plan}"
-            if steps:
-                first, last = max(0, steps - self._settings.active), steps - 1
+            if ended:
+                first, last = max(0, ended - self._settings.active), ended - 1
                 line += f". ACCELPROF_STEPS={first if first == last else f'{first}-{last}'} would fit"
             say(line)
 

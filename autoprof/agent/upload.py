@@ -118,7 +118,7 @@ class Mirror:
         with self._lock:
             left = [upload.path for upload in self._waiting.values()]
         if not left:
-            folders = (self._run / "ranks", self._run, self._run.parent)
+            folders = (self._run / "ranks", self._run / "steps", self._run, self._run.parent)
             for folder in folders:
                 with suppress(OSError):  # other ranks have files there
                     folder.rmdir()

@@ -15,6 +15,7 @@ COMMANDS = (
     "check",
     "settings",
     "traces",
+    "steps",
     "summary",
     "operators",
     "device",

@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autoprof.cli import CommandError, analysis_room
+from autoprof.run import layout
+from autoprof.run.steps import StepFileError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from autoprof.analysis.summary import Summary, TraceSummary
+    from autoprof.report.steps import Paces
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
@@ -79,6 +82,49 @@ def read_run(place: str, capture: int | None, jobs: int | None = None) -> Summar
             return summarize_all(inputs, jobs=jobs, done=lambda: progress.advance(task))
     except AnalysisError as error:
         raise CommandError(str(error)) from None
+
+
+def one_run(place: str) -> Path:
+    """Return the run that ``place`` is, or the only one in it.
+
+    Raises:
+        CommandError: there is none, or several.
+    """
+    folder = Path(place)
+    if not folder.is_dir():
+        raise CommandError(
+            f"{folder} is not a folder; name a run, or the folder given as ACCELPROF_OUTPUT_DIR"
+        )
+    runs = layout.find_runs(folder)
+    if not runs:
+        raise CommandError(f"no run in {folder}; a job writes one when ACCELPROF_ENABLE=1 is set")
+    if len(runs) > 1:
+        names = ", ".join(run.name for run in runs[-3:])
+        raise CommandError(f"{folder} holds {len(runs)} runs; name one of them, the latest are: {names}")
+    return runs[0]
+
+
+def read_paces(run: Path) -> Paces | None:
+    """Read the step records of a run; None where it has none.
+
+    Raises:
+        CommandError: none of its files can be used.
+    """
+    from autoprof.report.steps import read_paces as read
+
+    try:
+        return read(run)
+    except StepFileError as error:
+        raise CommandError(str(error)) from None
+
+
+def paces_without_traces(place: str) -> Paces | None:
+    """Read the step records of a run that has no trace; None where there is one, or no such run."""
+    folder = Path(place)
+    runs = layout.find_runs(folder) if folder.is_dir() else []
+    if len(runs) != 1 or layout.find_traces(runs[0]):
+        return None
+    return read_paces(runs[0])
 
 
 def of_rank(summary: Summary, rank: int | None, place: str) -> list[TraceSummary]:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+from typing import TYPE_CHECKING
 
 from autoprof.cli import analysis_room, reading
+
+if TYPE_CHECKING:
+    from autoprof.report.steps import Paces
 
 HELP = "say where the time went, per rank and step"
 
@@ -19,8 +23,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the summary; 1 where a trace could not be read."""
+    """Print the summary; 1 where a trace could not be read.
+
+    A run without a trace is summed up by its step records.
+    """
     reading.check(args)
+    if args.capture is None and (paces := reading.paces_without_traces(args.run)):
+        return _of_steps(paces, as_json=args.json)
     with analysis_room():
         from autoprof.report.document import as_document
         from autoprof.report.terminal import print_summary
@@ -30,3 +39,18 @@ def run(args: argparse.Namespace) -> int:
     else:
         print_summary(reading.console(), summary, top=args.top, steps=args.steps)
     return reading.say_unreadable("summary", summary.unreadable)
+
+
+def _of_steps(paces: Paces, *, as_json: bool) -> int:
+    from autoprof.report.steps import as_document, as_text
+
+    why = f"no trace in {paces.run}; this is from its step records"
+    if as_json:
+        lists: dict[str, list[object]] = {
+            name: [] for name in ("traces", "captures", "operators", "kernels", "unreadable")
+        }
+        document = {"schema": 1, **lists, "notes": [why], "step_records": as_document(paces)}
+        print(json.dumps(document, indent=2))
+    else:
+        print(f"{why}\n\n{as_text(paces)}")
+    return reading.say_unreadable("summary", paces.unreadable)

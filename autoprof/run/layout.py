@@ -74,7 +74,7 @@ def find_runs(output_dir: Path) -> list[Path]:
 
 def is_run(path: Path) -> bool:
     """Say whether a directory looks like one run."""
-    return (path / MANIFEST).is_file() or (path / RANKS).is_dir() or any(path.glob("step_*/rank*"))
+    return (path / MANIFEST).is_file() or (path / RANKS).is_dir() or any(path.glob("step*/rank*"))
 
 
 def is_part_of_run(path: Path) -> bool:

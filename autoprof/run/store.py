@@ -1,4 +1,4 @@
-"""Writing and reading the small JSON files of a run directory: whole or not at all."""
+"""Writing and reading the small files of a run directory: whole or not at all."""
 
 from __future__ import annotations
 
@@ -15,10 +15,19 @@ def write_json(path: Path, document: dict[str, Any]) -> None:
     Raises:
         OSError: the directory cannot be written.
     """
+    write_bytes(path, (json.dumps(document, indent=2, default=str) + "\n").encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write ``content`` under a temporary name and rename it over ``path``.
+
+    Raises:
+        OSError: the directory cannot be written.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = temporary_name(path)
     try:
-        temporary.write_text(json.dumps(document, indent=2, default=str) + "\n", encoding="utf-8")
+        temporary.write_bytes(content)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
