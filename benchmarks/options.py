@@ -2,8 +2,8 @@
 
     python benchmarks/options.py [--rounds 5]
 
-A 6-layer transformer trains on one CPU thread; steps 7-16 are captured. Every option runs as a process of its own,
-in an order that changes each round, and is compared with the plain capture of the same round.
+A 6-layer transformer trains on one CPU thread; steps 7-16 are captured. Every option runs as a process of its
+own, in an order that changes each round, and is compared with the plain capture of the same round.
 """
 
 from __future__ import annotations
