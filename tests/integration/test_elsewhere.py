@@ -21,7 +21,7 @@ from s3 import (
     user_folder,
 )
 
-from autoprof.run import layout
+from autoprof.run import layout, steps
 
 pytest.importorskip("s3fs")
 pytest.importorskip("moto.server")
@@ -89,14 +89,17 @@ def test_a_run_arrives_whole_and_nothing_stays(upload_job, bucket, scratch, expe
     run = trace_name.partition("/")[0]
     assert outcome.said[0].endswith(f"into s3://{bucket.name}/runs/{run}")
     assert outcome.said[1] == f"autoprof: rank 0 recorded steps 7-9: s3://{bucket.name}/runs/{trace_name}"
-    assert f"into s3://{bucket.name}/runs/{run}; training" in outcome.said[2]
-    assert len(outcome.said) == 3
+    assert "the input pipeline" in outcome.said[2]
+    assert f"into s3://{bucket.name}/runs/{run}; training" in outcome.said[3]
+    assert len(outcome.said) == 4
     assert (local(scratch), list(user_folder(scratch).glob("*"))) == ([], [])
     downloaded = tmp_path / "downloaded" / run
     (trace,) = layout.find_traces(downloaded)
     assert step_numbers(read_trace(trace.path)) == [7, 8, 9]
     manifest = json.loads((downloaded / "run.json").read_text())
     assert manifest["steps"] == 20
+    (step_file,), _ = steps.find(downloaded)
+    assert len(steps.read(step_file).records) == 20
     assert manifest["command"][-4:] == ["--token", "***", "hub.key=***", "--note=x***x"]
     (capture,) = json.loads((downloaded / "ranks/rank00000.json").read_text())["captures"]
     assert capture["trace"] == trace_name.partition("/")[2]
@@ -146,7 +149,7 @@ def test_keys_that_are_refused_are_not_shown(launch, bucket, server, scratch, ex
         check_keys_after(b"inf")
     assert (outcome.status, outcome.stdout) == (0, expected.stdout), outcome.stderr
     assert bucket.names() == []
-    assert any("3 files have not been uploaded" in line and "Forbidden" in line for line in outcome.said), (
+    assert any("4 files have not been uploaded" in line and "Forbidden" in line for line in outcome.said), (
         outcome.said
     )
     for path, content in every_byte(tmp_path):
@@ -162,7 +165,9 @@ def test_a_network_that_fails_at_first_is_tried_again(upload_job, bucket, server
     outcome = upload_job(port=proxy.port)
     assert (outcome.status, outcome.stdout) == (0, expected.stdout), outcome.stderr
     assert proxy.connections > 4
-    assert names_without_stamps(bucket.names()) == ["ranks/rank00000", "run", "step_00000007/rank00000"]
+    assert names_without_stamps(bucket.names()) == [
+        *("ranks/rank00000", "run", "step_00000007/rank00000", "steps/rank00000")
+    ]
     assert local(scratch) == []
     assert "/runs/" in outcome.said[-1]
     proxy.close()
@@ -174,6 +179,7 @@ def test_two_ranks_upload_their_own(upload_job, bucket, scratch):
     assert names_without_stamps(bucket.names()) == [
         *("ranks/rank00000", "ranks/rank00001", "run"),
         *("step_00000007/rank00000", "step_00000007/rank00001"),
+        *("steps/rank00000", "steps/rank00001"),
     ]
     assert local(scratch) == []
 
@@ -192,7 +198,7 @@ def test_two_runs_under_one_id_keep_theirs_and_old_captures_go(upload_job, bucke
     assert {name: bucket.read(name) for name in first} == contents
     added = sorted(set(bucket.names()) - set(first))
     assert names_without_stamps(added) == [
-        *("ranks/rank00000", "run", "step_00000006/rank00000", "step_00000008/rank00000")
+        *("ranks/rank00000", "run", "step_00000006/rank00000", "step_00000008/rank00000", "steps/rank00000")
     ]
     assert local(scratch) == []
 
