@@ -18,6 +18,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,22 @@ def run(reason: str, steps: int, *options: str, record: bool = False) -> Any:
     return findings[reason].as_document()["share_of_step"] if reason in findings else share
 
 
+def compared(reasons: Sequence[str], steps: int, rounds: int) -> Iterator[list[str]]:
+    """Yield one row per finding."""
+    for reason in reasons:
+        found = in_turn(
+            {
+                "recorded": functools.partial(run, reason, steps, record=True),
+                "as it is": functools.partial(run, reason, steps),
+                "fixed": functools.partial(run, reason, steps, "--fixed"),
+            },
+            rounds,
+        )
+        saved = [1 - fixed / before for fixed, before in zip(found["fixed"], found["as it is"], strict=True)]
+        low, high = (statistics.median(one[end] for one in found["recorded"]) for end in ("low", "high"))
+        yield [reason, f"{low:.2f} - {high:.2f}", spread(saved, 2)]
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -72,19 +89,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--reasons", nargs="+", default=REASONS, choices=REASONS)
     args = parser.parse_args()
-    rows = []
-    for reason in args.reasons:
-        found = in_turn(
-            {
-                "recorded": functools.partial(run, reason, args.steps, record=True),
-                "as it is": functools.partial(run, reason, args.steps),
-                "fixed": functools.partial(run, reason, args.steps, "--fixed"),
-            },
-            args.rounds,
-        )
-        saved = [1 - fixed / before for fixed, before in zip(found["fixed"], found["as it is"], strict=True)]
-        low, high = (statistics.median(one[end] for one in found["recorded"]) for end in ("low", "high"))
-        rows.append([reason, f"{low:.2f} - {high:.2f}", spread(saved, 2)])
+    rows = compared(args.reasons, args.steps, args.rounds)
     table(["finding", "at stake, of a step", "saved, of a step"], rows)
 
 

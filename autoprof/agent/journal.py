@@ -358,6 +358,8 @@ class Journal:
 
     def step_records_failed(self, error: OSError) -> None:
         """Note that step records cannot be written for now; one rank of each node says so."""
+        if not self._opened:
+            return  # there is no run to write them into, which has been said
         line = f"step records could not be written: {error}; they are tried again"
         self._missed.append(line)
         if self.may_say("step records"):

@@ -59,7 +59,8 @@ def test_check_of_a_command_that_is_not_there():
     assert checked.stderr == "autoprof check: 'no-such-command' is not a command that can be found\n"
 
 
-def test_run_passes_the_exit_status_through(tmp_path):
+def test_run_passes_the_exit_status_through(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     script = str(SCRIPTS / "ends.py")
     ended = autoprof(
         "run", "--steps", "4-6", "--output-dir", str(tmp_path), "--", sys.executable, script, "exit", "5"
