@@ -99,7 +99,7 @@ class Captures:
             return
         self._begin(step, late=late)
         if self._recorder is None and self._ends.held:
-            if self._finisher.idle:
+            if self._finisher.idle and not self._ends.waiting:
                 self._ends.release()
             else:
                 self.attention = step + 1

@@ -56,6 +56,11 @@ class AbruptEnds:
         """Whether the ends are being caught."""
         return self._exits is not None
 
+    @property
+    def waiting(self) -> bool:
+        """Whether a signal has come that :meth:`catch_up` has still to act on."""
+        return self._waiting_signal is not None
+
     def hold(self) -> None:
         """Begin to catch them. A handler of the script's own stays in place: it decides what happens."""
         if self._exits is not None:

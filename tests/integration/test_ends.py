@@ -56,7 +56,13 @@ def test_an_end_in_any_phase(launch, how, phase, ranks):
 
 @pytest.mark.parametrize(
     ("inside", "recorded"),
-    [("start", []), ("step", []), ("stop", [4, 5, 6]), ("export_chrome_trace", [4, 5, 6])],
+    [
+        ("start", []),
+        ("step", []),
+        ("stop", [4, 5, 6]),
+        ("stop-at-once", [4, 5, 6]),
+        ("export_chrome_trace", [4, 5, 6]),
+    ],
 )
 def test_sigterm_waits_for_torchs_profiler(launch, inside, recorded):
     how = f"terminate-in-{inside}"

@@ -45,7 +45,8 @@ def test_dataloader_workers(launch, how):
     assert json.loads(with_us.stdout.splitlines()[-1])[:2] == [96, 0]
     ours = [line for line in with_us.stderr.splitlines() if line.startswith("autoprof: ")]
     assert len(with_us.stderr.splitlines()) - len(ours) == len(without.stderr.splitlines())
-    assert sorted(path.name for path in with_us.run.iterdir()) == ["ranks", "run.json", "step_00000010"]
+    names = sorted(path.name for path in with_us.run.iterdir())
+    assert names == ["ranks", "run.json", "step_00000010", "steps"]
     assert [path.name for path in (with_us.run / "ranks").iterdir()] == ["rank00000.json"]
     (trace,) = with_us.traces
     assert step_numbers(read_trace(trace.path)) == [10, 11, 12, 13]

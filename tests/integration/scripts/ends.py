@@ -8,6 +8,8 @@ import threading
 import torch
 from accelerate import Accelerator
 
+from autoprof.agent.finisher import Finisher
+
 
 def handler(signum, frame):
     print("the script's own handler", flush=True)
@@ -16,6 +18,9 @@ def handler(signum, frame):
 
 def terminate_in(name):
     """Have SIGTERM come in the middle of what the profiler does."""
+    name, _, at_once = name.partition("-")
+    if at_once:  # what a fast disk may do: everything is in place before the training thread looks
+        Finisher.submit = lambda self, job: job()
     original = getattr(torch.profiler.profile, name)
 
     def terminated(self, *args, **kwargs):
