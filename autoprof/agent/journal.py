@@ -354,7 +354,7 @@ class Journal:
         if records and self.step_file is not None:
             me = self.identity
             file = steps.StepFile(self.step_file, me.rank, me.host, self.accelerator, records, cut_off=False)
-            self.info(pace.in_one_line(pace.pace(file)))
+            self.info(pace.in_one_line(pace.pace(file), me.world_size))
 
     def step_records_failed(self, error: OSError) -> None:
         """Note that step records cannot be written for now; one rank of each node says so."""

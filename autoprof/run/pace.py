@@ -178,8 +178,11 @@ def _median(one: Pace) -> float:
     return one.median_s
 
 
-def in_one_line(one: Pace) -> str:
-    """Say how one rank went and whether the input pipeline is to blame."""
+def in_one_line(one: Pace, ranks: int = 1) -> str:
+    """Say how one rank of so many went and whether the input pipeline is to blame.
+
+    One rank among several can convict the input pipeline, never clear it: another may be the one that waits.
+    """
     steps = f"{one.steps:,} step{'' if one.steps == 1 else 's'}"
     times = f"median {duration(one.median_s)}"
     if one.counted > 1:
@@ -188,6 +191,10 @@ def in_one_line(one: Pace) -> str:
     judged = _judged(share)
     if share is None:
         waiting = "waiting for data unknown (no prepared dataloader)"
+    elif ranks > 1 and judged == NOT_TO_BLAME:
+        waiting = (
+            f"{percent(share)} of its time waiting for data; `autoprof steps` tells of all {ranks} ranks"
+        )
     else:
         verb = "costs some time" if judged == COSTS else f"is {judged}"
         waiting = f"{percent(share)} of the time waiting for data: the input pipeline {verb}"

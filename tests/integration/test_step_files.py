@@ -77,6 +77,8 @@ def test_a_dataset_that_sleeps_is_named(launch, capsys):
 def test_the_rank_that_reads_slowly_is_named(launch, capsys):
     outcome = launch(READS, 20, 0.03, "1", ranks=2, env=NO_CAPTURE)
     assert outcome.statuses == [0, 0], outcome.stderr
+    assert "the input pipeline" not in outcome.stderr  # rank 0 speaks and does not know
+    assert "`autoprof steps` tells of all 2 ranks" in outcome.said[-2]
     assert [len(records_of(outcome, rank)) for rank in (0, 1)] == [20, 20]
     assert main(["steps", str(outcome.run), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)

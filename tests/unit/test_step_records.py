@@ -333,6 +333,12 @@ def test_one_line_for_the_end_of_a_run():
         "rank 0: 1,200 steps, median 500 ms, half of them 500 ms to 500 ms; "
         "60% of the time waiting for data: the input pipeline is to blame"
     )
+    fast = dataclasses.replace(one, wait_s=1.0)
+    assert pace.in_one_line(fast).endswith("waiting for data: the input pipeline is not to blame")
+    assert pace.in_one_line(fast, ranks=2).endswith(
+        "under 1% of its time waiting for data; `autoprof steps` tells of all 2 ranks"
+    )
+    assert pace.in_one_line(one, ranks=2).endswith("the input pipeline is to blame")
     assert "unknown" in pace.in_one_line(dataclasses.replace(one, wait_s=0.0))
 
 
