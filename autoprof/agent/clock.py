@@ -229,7 +229,8 @@ class StepClock:
             return 0
         if now is None:
             now = self._now()
-        self.wall_s = wall_s = now - self.begun_at
+        # Where two threads train, the other's step may have ended after this one's was timed.
+        self.wall_s = wall_s = now - self.begun_at if now > self.begun_at else 0.0
         self.parts = (
             *(self.steps, ended, wall_s),
             *(self._wait_s, self._optimizer_s, self._micro_steps, self._skipped),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import random
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from itertools import accumulate
 from operator import itemgetter
@@ -72,6 +72,7 @@ class StepRecords:
         self._due_count = _MOST_PENDING
         self._pause_s = _FIRST_PAUSE_S
         self._kept = Kept()
+        self._reached = 0  # the step after the last one that is kept
         self._on_disk = 0  # bytes of the file; 0 where it has to be written anew
         self._has_failed = False
 
@@ -97,17 +98,12 @@ class StepRecords:
     # On the finisher.
 
     @property
-    def there(self) -> bool:
-        """Whether there is a file."""
-        return self._on_disk > 0
-
-    @property
     def kept(self) -> list[StepRecord]:
         """The records, oldest first."""
         return unpack(bytes(self._kept.data))
 
     def _forget(self) -> None:
-        self._kept, self._on_disk = Kept(), 0
+        self._kept, self._on_disk, self._reached = Kept(), 0, 0
         with suppress(OSError):
             self.path.unlink()
 
@@ -122,8 +118,12 @@ class StepRecords:
                 self._forget()
             else:
                 fresh.append(parts)
+        fresh.sort()  # where two threads train, one may be overtaken
+        while fresh and fresh[0][0] < self._reached:
+            del fresh[0]
         if fresh:
-            if self._kept.add(self._records(fresh)):
+            self._reached = fresh[-1][0] + fresh[-1][1]
+            if self._kept.add(self._packed(fresh)):
                 self._on_disk = 0
             self._write()
         elif self._has_failed:
@@ -131,12 +131,11 @@ class StepRecords:
         self._pause_s = min(1.5 * self._pause_s, _LONGEST_PAUSE_S)
         self._due_at, self._due_count = perf_counter() + self._pause_s, _MOST_PENDING
 
-    def _records(self, fresh: list[Parts]) -> list[Row]:
-        reached = fresh[-1][0] + fresh[-1][1]
+    def _packed(self, fresh: list[Parts]) -> bytes:
         profiled = set()
-        while self._profiled and self._profiled[0] < reached:
+        while self._profiled and self._profiled[0] < self._reached:
             profiled.add(self._profiled.popleft())
-        return [as_record(parts, profiled) for parts in fresh]
+        return packed(fresh, profiled)
 
     def _write(self) -> None:
         size = len(self._header) + len(self._kept.data)
@@ -174,9 +173,9 @@ class Kept:
         self._grouped = 0  # bytes at the beginning that are groups of about `_group_steps`
         self._group_steps = _FIRST_GROUP
 
-    def add(self, fresh: Sequence[Row]) -> bool:
+    def add(self, fresh: bytes) -> bool:
         """Take records that follow those there are; returns whether older ones were thinned for it."""
-        self.data += pack(fresh)
+        self.data += fresh
         if len(self.data) <= _MOST * RECORD_BYTES:
             return False
         border = len(self.data) - _NEWEST * RECORD_BYTES
@@ -190,13 +189,27 @@ class Kept:
         return True
 
 
-def as_record(parts: Parts, profiled: Collection[int]) -> Row:
-    """Return the record of what the clock told of a step, or of several that it saw end at once."""
-    first_step, steps, wall_s, wait_s, optimizer_s, micro_steps, skipped = parts
-    each_s = wall_s if steps == 1 else wall_s / steps
-    count = sum(first_step <= step < first_step + steps for step in profiled) if profiled else 0
-    ours = (first_step, first_step, steps, micro_steps, int(skipped), count)
-    return (*ours, wall_s, wait_s, optimizer_s, each_s, each_s)
+def packed(fresh: Iterable[Parts], profiled: Collection[int]) -> bytes:
+    """Return the records of what the clock told of steps, as bytes; ``profiled`` are those with a profiler.
+
+    No object stays of a step: many at once would have the garbage collector look through the job's.
+    """
+    return pack(
+        (
+            first,
+            first,
+            steps,
+            micro_steps,
+            skipped,
+            sum(first <= step < first + steps for step in profiled) if profiled else 0,
+            wall_s,
+            wait_s,
+            optimizer_s,
+            wall_s / steps,
+            wall_s / steps,
+        )
+        for first, steps, wall_s, wait_s, optimizer_s, micro_steps, skipped in fresh
+    )
 
 
 def joined(records: Sequence[Row], most_steps: int) -> list[Row]:

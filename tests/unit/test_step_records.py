@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from autoprof.agent import step_records
 from autoprof.agent.finisher import Finisher
-from autoprof.agent.step_records import Kept, StepRecords, as_record
+from autoprof.agent.step_records import Kept, StepRecords, packed
 from autoprof.run import pace, steps
 from autoprof.run.steps import RECORD_BYTES, StepFileError, StepRecord
 
@@ -148,7 +148,7 @@ def test_a_long_job_stays_bounded_and_keeps_the_newest_steps_one_by_one():
     kept, count, thinned = Kept(), 200_000, 0
     for first in range(0, count, 500):
         fresh = [record(step, 1.0 if step != 1234 else 8.0) for step in range(first, first + 500)]
-        thinned += kept.add(fresh)
+        thinned += kept.add(steps.pack(fresh))
         assert len(kept.data) <= 8192 * RECORD_BYTES
     records = steps.unpack(bytes(kept.data))
     assert thinned > 10
@@ -175,7 +175,7 @@ def test_the_spread_of_thinned_steps_is_that_of_the_steps():
 
 
 def test_steps_that_ended_at_once_share_one_record_and_know_of_the_profiler():
-    one = StepRecord._make(as_record((4, 3, 1.5, 0.25, 0.125, 3, True), {2, 5, 7}))
+    (one,) = steps.unpack(packed([(4, 3, 1.5, 0.25, 0.125, 3, True)], {2, 5, 7}))
     assert one == StepRecord(4, 4, 3, 3, 1, 1, 1.5, 0.25, 0.125, 0.5, 0.5)
 
 
@@ -253,6 +253,18 @@ def test_batches_that_turn_out_to_be_no_steps_are_dropped(records):
     records.flush()
     found = steps.read(records.path).records
     assert [(one.first_step, one.wall_s, one.profiled) for one in found] == [(0, 2.0, 0), (1, 2.0, 0)]
+
+
+def test_a_step_overtaken_by_another_threads_is_put_in_order_or_counted_as_missing(records):
+    for step in (0, 2, 1, 4):
+        take(records, step, step + 1)
+    records.flush()
+    take(records, 3, 4)
+    take(records, 5, 6)
+    records.flush()
+    found = steps.read(records.path)
+    assert [one.first_step for one in found.records] == [0, 1, 2, 4, 5]
+    assert pace.pace(found).missing == 1
 
 
 def test_steps_pushed_out_while_the_finisher_is_stuck_are_counted_as_missing(records):
