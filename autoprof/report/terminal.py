@@ -143,7 +143,7 @@ def _say_who_is_slowest(console: Console, summary: Summary, capture: int | None)
 
 def _say_findings(console: Console, summary: Summary) -> None:
     for finding in find(summary):
-        low, high = finding.low_us / finding.step_us, finding.share
+        low, high = finding.low_share, finding.share
         share = (
             f"{100 * low:.0f}-{100 * high:.0f}%"
             if round(100 * low) != round(100 * high)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autoprof.analysis.collectives import waited_us
 from autoprof.analysis.findings.finding import (
     Finding,
     Stake,
-    mean_step_us,
     mean_us,
-    ms,
+    of_step,
     on_worst_rank,
-    percent,
+    waited_us_per_step,
 )
 from autoprof.analysis.summary import StepSummary, TraceSummary
 
@@ -28,25 +26,21 @@ def look(traces: list[TraceSummary]) -> Iterator[Finding]:
 
     Time that a rank stood waiting for a slower one is not counted: that is a straggler's.
     """
-    waited = waited_us({at: trace.collectives for at, trace in enumerate(traces)})
-    by_trace = {id(trace): waited.get(at, 0.0) for at, trace in enumerate(traces)}
+    waited = waited_us_per_step(traces)
+    stakes = (_stake(trace, waited.get(at, 0.0)) for at, trace in enumerate(traces))
+    return on_worst_rank(traces, stakes, "exposed-communication", "Communication is not hidden", worth=0.1)
 
-    def stake(trace: TraceSummary) -> Stake | None:
-        step = mean_step_us(trace)
-        exposed = mean_us(trace, _exposed_us) - by_trace[id(trace)] / len(trace.steps)
-        if exposed <= 0:
-            return None
-        evidence = (
-            f"{ms(exposed)} of a step of {ms(step)} ({percent(exposed, step)}) went to collectives"
-            " while nothing was"
-            " computed, waiting for slower ranks not counted"
-        )
-        # Every second step without it, or every step.
-        return Stake(exposed / 2, exposed, evidence)
 
-    return on_worst_rank(
-        traces, "exposed-communication", "Communication is not hidden", lambda _: _ADVICE, stake, worth=0.1
+def _stake(trace: TraceSummary, waited: float) -> Stake | None:
+    exposed = mean_us(trace, _exposed_us) - waited
+    if exposed <= 0:
+        return None
+    evidence = (
+        f"{of_step(exposed, trace)} went to collectives while nothing was computed,"
+        " waiting for slower ranks not counted"
     )
+    # Every second step without it, or every step.
+    return Stake(exposed / 2, exposed, evidence, _ADVICE)
 
 
 def _exposed_us(step: StepSummary) -> float | None:

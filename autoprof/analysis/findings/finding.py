@@ -3,23 +3,40 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from autoprof.analysis.collectives import waited_us
 from autoprof.analysis.summary import StepSummary, TraceSummary
 
 # Less than this share of a step is not worth a person's time.
 WORTH = 0.05
 
 
+PHASES = {
+    "data_us": "waiting for data",
+    "forward_us": "forward",
+    "backward_us": "backward",
+    "optimizer_us": "the optimizer",
+    "other_us": "outside of data, forward, backward and optimizer",
+}
+"""Phases that add up to a step, as they read in a sentence."""
+
+
 @dataclass(frozen=True)
 class Stake:
-    """Microseconds per step, on average, that a change would save: from ``low_us`` to ``high_us``."""
+    """What a rule sees in one trace.
+
+    A change would save from ``low_us`` to ``high_us`` microseconds per step, on average. ``steps`` are the
+    numbers of the steps that it concerns; None is all.
+    """
 
     low_us: float
     high_us: float
     evidence: str
+    advice: str
+    steps: list[int] | None = None
 
 
 @dataclass(frozen=True)
@@ -27,9 +44,8 @@ class Finding:
     """One thing worth changing.
 
     ``evidence`` is what was measured, ``advice`` what to do. ``low_us`` and ``high_us`` are what each step
-    would be
-    shorter by; ``step_us`` is the mean step that they were seen in. ``steps`` and ``ranks`` say where it
-    was seen, ``capture`` is that capture's first step.
+    would be shorter by; ``step_us`` is the mean step that they were seen in. ``steps`` and ``ranks`` say
+    where it was seen, ``capture`` is that capture's first step.
     """
 
     slug: str
@@ -42,6 +58,11 @@ class Finding:
     capture: int | None
     ranks: list[int | None]
     steps: list[int]
+
+    @property
+    def low_share(self) -> float:
+        """Return the least that would be saved, as a share of the step."""
+        return self.low_us / self.step_us if self.step_us else 0.0
 
     @property
     def share(self) -> float:
@@ -67,10 +88,7 @@ class Finding:
             "evidence": self.evidence,
             "advice": self.advice,
             "saves_us_per_step": {"low": round(self.low_us, 3), "high": round(self.high_us, 3)},
-            "share_of_step": {
-                "low": round(self.low_us / self.step_us, 4) if self.step_us else 0.0,
-                "high": round(self.share, 4),
-            },
+            "share_of_step": {"low": round(self.low_share, 4), "high": round(self.share, 4)},
             "seconds_at_stake": round(self.seconds_at_stake, 6),
             "step_us": round(self.step_us, 3),
             "capture_first_step": self.capture,
@@ -81,23 +99,22 @@ class Finding:
 
 def on_worst_rank(
     traces: list[TraceSummary],
+    stakes: Iterable[Stake | None],
     slug: str,
     title: str,
-    advice: Callable[[TraceSummary], str],
-    measure: Callable[[TraceSummary], Stake | None],
     *,
     worth: float = WORTH,
-    steps: Callable[[TraceSummary], list[int]] | None = None,
 ) -> Iterator[Finding]:
-    """Yield the finding of the rank with most at stake, where that is worth a change.
+    """Yield the finding of the rank with most at stake, where that is ``worth`` a share of its step.
 
-    Ranks wait for each other at each step, so what the worst one saves is what all save.
+    ``stakes`` are what the rule sees in each of ``traces``. Ranks wait for each other at each step, so what
+    the worst one saves is what all save.
     """
-    seen: list[tuple[float, TraceSummary, Stake]] = []
-    for trace in traces:
-        stake = measure(trace)
-        if stake is not None and stake.high_us >= worth * mean_step_us(trace):
-            seen.append((stake.high_us / mean_step_us(trace), trace, stake))
+    seen = []
+    for trace, stake in zip(traces, stakes, strict=True):
+        step = mean_step_us(trace)
+        if stake is not None and stake.high_us >= worth * step:
+            seen.append((stake.high_us / step, trace, stake))
     if not seen:
         return
     _, worst, stake = max(seen, key=lambda one: one[0])
@@ -105,14 +122,20 @@ def on_worst_rank(
         slug=slug,
         title=title,
         evidence=stake.evidence,
-        advice=advice(worst),
+        advice=stake.advice,
         low_us=stake.low_us,
         high_us=stake.high_us,
         step_us=mean_step_us(worst),
         capture=worst.given.capture,
         ranks=[trace.rank for _, trace, _ in seen],
-        steps=steps(worst) if steps else [step.number for step in worst.steps],
+        steps=[step.number for step in worst.steps] if stake.steps is None else stake.steps,
     )
+
+
+def waited_us_per_step(traces: list[TraceSummary]) -> dict[int, float]:
+    """Return how long ranks stood in collectives for the last one, by their place in ``traces``."""
+    waited = waited_us({at: trace.collectives for at, trace in enumerate(traces)})
+    return {at: us / len(traces[at].steps) for at, us in waited.items()}
 
 
 def mean_step_us(trace: TraceSummary) -> float:
@@ -128,6 +151,12 @@ def mean_us(trace: TraceSummary, value: Callable[[StepSummary], float | None]) -
 def ms(us: float) -> str:
     """Return microseconds as text in milliseconds."""
     return f"{us / 1000:,.3g} ms" if us < 1e6 else f"{us / 1000:,.0f} ms"
+
+
+def of_step(us: float, trace: TraceSummary) -> str:
+    """Return microseconds per step as text, beside the mean step and as a share of it."""
+    step = mean_step_us(trace)
+    return f"{ms(us)} of a step of {ms(step)} ({percent(us, step)})"
 
 
 def percent(part: float, whole: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autoprof.analysis.findings.finding import Finding, Stake, mean_step_us, ms, on_worst_rank, percent
+from autoprof.analysis.findings.finding import Finding, Stake, of_step, on_worst_rank
 from autoprof.analysis.summary import TraceSummary
 
 _ADVICE = "Pin what is copied: DataLoader(pin_memory=True) and non_blocking=True for copies by hand."
@@ -12,20 +12,17 @@ _ADVICE = "Pin what is copied: DataLoader(pin_memory=True) and non_blocking=True
 
 def look(traces: list[TraceSummary]) -> Iterator[Finding]:
     """Find copies from pageable memory that take at least 5% of a step."""
-    return on_worst_rank(
-        traces, "pageable-copies", "Copies start in pageable memory", lambda _: _ADVICE, _stake
-    )
+    return on_worst_rank(traces, map(_stake, traces), "pageable-copies", "Copies start in pageable memory")
 
 
 def _stake(trace: TraceSummary) -> Stake | None:
     found = [work for work in trace.kernels if "(Pageable -> Device)" in work.name]
     if not found:
         return None
-    step, count = mean_step_us(trace), len(trace.steps)
+    count = len(trace.steps)
     took = sum(work.total_us for work in found) / count
     evidence = (
-        f"{sum(work.calls for work in found) / count:,.1f} copies a step from pageable memory to the"
-        " device take"
-        f" {ms(took)} of a step of {ms(step)} ({percent(took, step)})"
+        f"{sum(work.calls for work in found) / count:,.1f} copies a step from pageable memory to the device"
+        f" take {of_step(took, trace)}"
     )
-    return Stake(took / 3, took, evidence)
+    return Stake(took / 3, took, evidence, _ADVICE)

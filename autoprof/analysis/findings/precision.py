@@ -5,19 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from autoprof.analysis.findings.finding import (
-    Finding,
-    Stake,
-    mean_step_us,
-    mean_us,
-    ms,
-    on_worst_rank,
-    percent,
-)
+from autoprof.analysis.findings.finding import Finding, Stake, mean_step_us, mean_us, of_step, on_worst_rank
 from autoprof.analysis.summary import TraceSummary
 
-# cuBLAS and CUTLASS name products outside tensor cores: `ampere_sgemm_128x64_tn`,
-# `cutlass_80_simt_sgemm_...`.
+# cuBLAS and CUTLASS name products outside tensor cores like this:
+# `ampere_sgemm_128x64_tn`, `cutlass_80_simt_sgemm_...`.
 _FP32 = re.compile(r"(?:.*[_ ])?sgemm_|.*simt_sgemm|.*implicit_(?:convolve_)?sgemm")
 _ADVICE = (
     "Use tensor cores: mixed_precision='bf16' (fp16 before Ampere) in Accelerator, or"
@@ -28,7 +20,7 @@ _ADVICE = (
 def look(traces: list[TraceSummary]) -> Iterator[Finding]:
     """Find fp32 matrix products that take at least a tenth of a step on a device that is busy most of it."""
     return on_worst_rank(
-        traces, "fp32-matmul", "Matrix products run in full fp32", lambda _: _ADVICE, _stake, worth=0.1
+        traces, map(_stake, traces), "fp32-matmul", "Matrix products run in full fp32", worth=0.1
     )
 
 
@@ -36,14 +28,11 @@ def _stake(trace: TraceSummary) -> Stake | None:
     found = [kernel for kernel in trace.kernels if _FP32.match(kernel.name)]
     if not found:
         return None
-    step, count = mean_step_us(trace), len(trace.steps)
     busy = mean_us(trace, lambda one: one.device.busy_us if one.device else None)
-    took = min(sum(kernel.total_us for kernel in found) / count, busy)
+    took = min(sum(kernel.total_us for kernel in found) / len(trace.steps), busy)
     evidence = (
-        f"{ms(took)} of a step of {ms(step)} ({percent(took, step)}) are fp32 products outside tensor"
-        " cores, most of it"
-        f" {found[0].name[:60]}"
+        f"{of_step(took, trace)} are fp32 products outside tensor cores, most of it {found[0].name[:60]}"
     )
     # A device that waits for the CPU gains nothing from being faster.
-    whole = took * busy / step if step else 0.0
-    return Stake(whole * 0.4, whole * 0.85, evidence)
+    whole = took * busy / mean_step_us(trace)
+    return Stake(whole * 0.4, whole * 0.85, evidence, _ADVICE)

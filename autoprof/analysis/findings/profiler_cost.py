@@ -9,17 +9,17 @@ from autoprof.analysis.findings.finding import Finding, Stake, ms, on_worst_rank
 from autoprof.analysis.summary import TraceSummary
 
 _ADVICE = (
-    "Trust shares of a step less than usual, above all those of many small operators; record without"
-    " stacks, shapes"
-    " and memory, or more steps at once. The job itself does not run slower outside of captures."
+    "Trust shares of a step less than usual, above all those of many small operators; record without stacks,"
+    " shapes and memory, or more steps at once. The job itself does not run slower outside of captures."
 )
 _TIMES = 1.5
 
 
 def look(traces: list[TraceSummary]) -> Iterator[Finding]:
     """Find recorded steps that took one and a half times as long as those before the capture, or more."""
+    worth = 1 - 1 / _TIMES
     return on_worst_rank(
-        traces, "profiler-cost", "Recording slows the step", lambda _: _ADVICE, _stake, worth=1 - 1 / _TIMES
+        traces, map(_stake, traces), "profiler-cost", "Recording slows the step", worth=worth
     )
 
 
@@ -31,7 +31,7 @@ def _stake(trace: TraceSummary) -> Stake | None:
     if median < _TIMES * usual:
         return None
     evidence = (
-        f"a recorded step took {ms(median)}, {median / usual:.1f} times the {ms(usual)} of steps that were"
-        " not recorded"
+        f"a recorded step took {ms(median)}, {median / usual:.1f} times the {ms(usual)}"
+        " of steps that were not recorded"
     )
-    return Stake(median - usual, median - usual, evidence)
+    return Stake(median - usual, median - usual, evidence, _ADVICE)

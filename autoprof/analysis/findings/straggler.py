@@ -5,26 +5,27 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator
 
-from autoprof.analysis.collectives import waited_us
-from autoprof.analysis.findings.finding import Finding, mean_step_us, mean_us, ms, percent
+from autoprof.analysis.findings.finding import (
+    PHASES,
+    Finding,
+    mean_step_us,
+    mean_us,
+    ms,
+    percent,
+    waited_us_per_step,
+)
 from autoprof.analysis.summary import TraceSummary
 
-_PHASES = {
-    "data_us": "waiting for data",
-    "forward_us": "forward",
-    "backward_us": "backward",
-    "optimizer_us": "the optimizer",
-    "other_us": "outside of data, forward, backward and optimizer",
-}
 _WORTH = 0.1
+_ADVICE = (
+    "Look at what that rank does alone (logging, checkpoints, evaluation, larger samples), at its share of"
+    " the data, and at its machine: clocks, neighbours, disk, network."
+)
 
 
 def look(traces: list[TraceSummary]) -> Iterator[Finding]:
     """Find the rank that waits in collectives far less than the others, by a tenth of a step or more."""
-    waited = {
-        at: us / len(traces[at].steps)
-        for at, us in waited_us({at: trace.collectives for at, trace in enumerate(traces)}).items()
-    }
+    waited = waited_us_per_step(traces)
     if len(waited) < 2:
         return
     late = min(waited, key=lambda at: waited[at])
@@ -36,23 +37,18 @@ def look(traces: list[TraceSummary]) -> Iterator[Finding]:
     # Ranks that are late in turn all wait; one that is always late hardly does.
     if saved < _WORTH * step or waited[late] > theirs / 3:
         return
-    phase, more = max(
-        ((name, _more_us(trace, [traces[at] for at in others], name)) for name in _PHASES), key=_second
-    )
-    where = f"; what takes it longer is {_PHASES[phase]}, by {ms(more)} a step" if more > saved / 4 else ""
+    more = {phase: _more_us(trace, [traces[at] for at in others], phase) for phase in PHASES}
+    phase = max(more, key=lambda one: more[one])
+    where = f"; what takes it longer is {PHASES[phase]}, by {ms(more[phase])} a step"
     yield Finding(
         slug="straggler",
         title=f"Rank {trace.rank} holds up the others",
         evidence=(
-            f"the other ranks stand in collectives for {ms(theirs)} of each step"
-            f" ({percent(theirs, step)}) until rank"
-            f" {trace.rank} comes, which itself waits {ms(waited[late])}{where}"
+            f"the other ranks stand in collectives for {ms(theirs)} of each step ({percent(theirs, step)})"
+            f" until rank {trace.rank} comes, which itself waits {ms(waited[late])}"
+            f"{where if more[phase] > saved / 4 else ''}"
         ),
-        advice=(
-            "Look at what that rank does alone (logging, checkpoints, evaluation, larger samples), at"
-            " its share of the"
-            " data, and at its machine: clocks, neighbours, disk, network."
-        ),
+        advice=_ADVICE,
         low_us=saved,
         high_us=theirs,
         step_us=step,
@@ -71,7 +67,3 @@ def _own_us(trace: TraceSummary, phase: str) -> float:
     own = mean_us(trace, lambda step: getattr(step.phases, phase))
     # Gradients are synchronised within backward.
     return own - mean_us(trace, lambda step: step.phases.collective_us) if phase == "backward_us" else own
-
-
-def _second(one: tuple[str, float]) -> float:
-    return one[1]

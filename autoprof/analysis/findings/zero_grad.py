@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autoprof.analysis.findings.finding import Finding, Stake, mean_step_us, ms, on_worst_rank, percent
+from autoprof.analysis.findings.finding import (
+    Finding,
+    Stake,
+    mean_step_us,
+    ms,
+    of_step,
+    on_worst_rank,
+    percent,
+)
 from autoprof.analysis.summary import TraceSummary
 
 _ADVICE = (
@@ -17,18 +25,17 @@ def look(traces: list[TraceSummary]) -> Iterator[Finding]:
 
     On the CPU the advice is wrong: a job there got slower, because new gradients come as new pages.
     """
-    return on_worst_rank(traces, "zero-grad", "Gradients are filled with zeros", lambda _: _ADVICE, _stake)
+    return on_worst_rank(traces, map(_stake, traces), "zero-grad", "Gradients are filled with zeros")
 
 
 def _stake(trace: TraceSummary) -> Stake | None:
     use = trace.optimizer
     if use is None or not use.zeroing_us or trace.device is None:
         return None
-    step, count = mean_step_us(trace), len(trace.steps)
+    count = len(trace.steps)
     zeroing, adding = use.zeroing_us / count, use.adding_us / count
     evidence = (
-        f"{ms(zeroing)} of a step of {ms(step)} ({percent(zeroing, step)}) went to filling gradients"
-        " with zeros,"
-        f" {ms(adding)} ({percent(adding, step)}) to adding to them"
+        f"{of_step(zeroing, trace)} went to filling gradients with zeros,"
+        f" {ms(adding)} ({percent(adding, mean_step_us(trace))}) to adding to them"
     )
-    return Stake(zeroing, zeroing + adding, evidence)
+    return Stake(zeroing, zeroing + adding, evidence, _ADVICE)
