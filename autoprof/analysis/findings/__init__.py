@@ -20,7 +20,7 @@ from autoprof.analysis.findings import (
     synchronisation,
     zero_grad,
 )
-from autoprof.analysis.findings.finding import Finding
+from autoprof.analysis.findings.finding import Finding, mean_step_us
 from autoprof.analysis.summary import Summary
 
 RULES = (
@@ -43,7 +43,8 @@ def find(summary: Summary) -> list[Finding]:
     """Return what is worth changing, of most at stake first; of one kind the capture where it is worst."""
     worst: dict[str, Finding] = {}
     for capture in dict.fromkeys(trace.given.capture for trace in summary.traces):
-        traces = [trace for trace in summary.of_capture(capture) if trace.steps]
+        # Of steps without a length, as damage leaves them, there is no share.
+        traces = [trace for trace in summary.of_capture(capture) if trace.steps and mean_step_us(trace)]
         for rule in RULES if traces else ():
             for finding in rule(traces):
                 known = worst.get(finding.slug)

@@ -43,6 +43,10 @@ def test_a_healthy_run_has_none(findings):
     assert findings(busy()) == {}
 
 
+def test_steps_without_a_length_have_none(findings):
+    assert findings([step(0, 5, 0), step(1, 9, 0)]) == {}
+
+
 def test_a_device_that_waits_for_launches(findings):
     found = findings(busy(wait=150))["host-bound"]
     assert found["saves_us_per_step"]["low"] == pytest.approx(100, rel=0.2)
