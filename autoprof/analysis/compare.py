@@ -27,6 +27,7 @@ def _device(name: str) -> Callable[[StepSummary], float | None]:
     return lambda step: getattr(step.device, name) if step.device else None
 
 
+# The whole step comes first: the numbers of steps are those of its values.
 _FIGURES: dict[str, Callable[[StepSummary], float | None]] = {
     "step": lambda step: step.duration_us,
     "data": _phase("data_us"),
@@ -47,11 +48,9 @@ class Figure:
     """One figure of a step in both runs: medians over steps, in microseconds.
 
     ``change`` is the ratio less 1, ``low`` and ``high`` its 95% interval (bootstrap over steps); None where
-    one of
-    the runs does not have the figure, or has 0. ``significant`` says whether the runs differ by more than
-    noise
-    (Mann-Whitney by permutation of steps, over all figures by Holm's method); None where no number of steps
-    like these could tell.
+    one of the runs does not have the figure, or has 0. ``significant`` says whether the runs differ by more
+    than noise (Mann-Whitney by permutation of steps, over all figures by Holm's method); None where so few
+    steps can never tell.
     """
 
     name: str
@@ -89,8 +88,8 @@ def compare(before: Summary, after: Summary) -> Comparison:
     values = [(name, _values(before, value), _values(after, value)) for name, value in _FIGURES.items()]
     known = [(name, one, other) for name, one, other in values if len(one) or len(other)]
     return Comparison(
-        steps_before=len(_values(before, _FIGURES["step"])),
-        steps_after=len(_values(after, _FIGURES["step"])),
+        steps_before=len(values[0][1]),
+        steps_after=len(values[0][2]),
         figures=_figures(known),
         operators=_differences(before, after, lambda summary: [trace.operators for trace in summary.traces]),
         kernels=_differences(before, after, lambda summary: [trace.kernels for trace in summary.traces]),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autoprof.analysis.cover import Cover
-from autoprof.analysis.table import OPERATOR_CATEGORIES, EventTable, Step
+from autoprof.analysis.table import OPERATOR_CATEGORIES, EventTable, Step, windows
 
 # torch/_dynamo/utils.py names these; older releases only the second.
 _FRAME = re.compile(
@@ -32,14 +32,11 @@ def compilation(table: EventTable, steps: list[Step]) -> Compilation | None:
     rows = operators & table.named(_FRAME)
     if not rows.any() or not steps:
         return None
-    begins = np.array([step.start_ns for step in steps], dtype=np.int64)
-    ends = np.array([step.end_ns for step in steps], dtype=np.int64)
+    begins, ends = windows(steps)
     spent = Cover.of_rows(table, rows).within(begins, ends)
     if not spent.any():
         return None
     ones = table.ts_ns[operators & table.named(_ONE)]
-    frames = sum(
-        int(np.count_nonzero((ones >= start) & (ones < end))) for start, end in zip(begins, ends, strict=True)
-    )
+    frames = int(np.count_nonzero(Cover.of(begins, ends).contains(ones)))
     numbers = [step.number for step, ns in zip(steps, spent.tolist(), strict=True) if ns]
     return Compilation(frames, float(spent.sum()) / 1000, numbers)

@@ -45,6 +45,14 @@ class Cover:
         """Return how much of each window is covered, nanoseconds, of the windows' shape."""
         return self._until(ends) - self._until(begins)
 
+    def contains(self, times: Int64s) -> Bools:
+        """Return which times fall into a stretch, its end left out; of their shape."""
+        if not len(self.starts):
+            return np.zeros(len(times), dtype=np.bool_)
+        at = np.searchsorted(self.starts, times, side="right") - 1
+        inside: Bools = (at >= 0) & (times < self.ends[at])
+        return inside
+
     def _until(self, times: Int64s) -> Int64s:
         before = np.concatenate(([0], np.cumsum(self.ends - self.starts)))
         at = np.searchsorted(self.starts, times, side="right")

@@ -23,14 +23,18 @@ def self_ns(table: EventTable) -> Int64s:
     """
     result = np.zeros(len(table), dtype=np.int64)
     rows = np.flatnonzero(table.in_categories(NESTED_CATEGORIES))
-    lanes = table.pid[rows].astype(np.int64) * (len(table.tids) + 1) + table.tid[rows]
-    rows = rows[np.argsort(lanes, kind="stable")]  # keeps the table's order by time within a thread
-    lanes = np.sort(lanes)
-    bounds = np.flatnonzero(np.diff(lanes)) + 1
-    for lane in np.split(rows, bounds):
+    for lane in by_thread(table, rows):
         starts, durations = table.ts_ns[lane], table.dur_ns[lane]
         result[lane] = durations - _children_ns(starts, starts + durations)
     return result
+
+
+def by_thread(table: EventTable, rows: Int64s) -> list[Int64s]:
+    """Split rows of a table, in its order, by their thread; each part keeps that order."""
+    threads = table.pid[rows].astype(np.int64) * (len(table.tids) + 1) + table.tid[rows]
+    order = np.argsort(threads, kind="stable")
+    parts: list[Int64s] = np.split(rows[order], np.flatnonzero(np.diff(threads[order])) + 1)
+    return parts
 
 
 def _children_ns(starts: Int64s, ends: Int64s) -> Int64s:

@@ -8,17 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from autoprof.analysis.cover import Cover
+from autoprof.analysis.phases import ZERO_GRAD
 from autoprof.analysis.table import (
     ANNOTATION_CATEGORIES,
     OPERATOR_CATEGORIES,
-    Bools,
     EventTable,
     Int64s,
 )
 
-# torch names these ranges in torch/optim/optimizer.py.
+# torch/optim/optimizer.py names this range, and that of zero_grad.
 _STEP = re.compile(r"Optimizer\.step#")
-_ZERO_GRAD = re.compile(r"Optimizer\.zero_grad#")
 _FOR_ALL = re.compile(r"aten::_(?:foreach|fused)_")
 _ZEROING = re.compile(r"aten::(?:zero_|_foreach_zero_)$")
 _ACCUMULATE = re.compile(r"torch::autograd::AccumulateGrad$")
@@ -48,17 +47,18 @@ def optimizer_use(table: EventTable) -> OptimizerUse | None:
     """Return what the optimizers of a trace did; None without a range of theirs."""
     ranges = table.in_categories(ANNOTATION_CATEGORIES | OPERATOR_CATEGORIES)
     operators = table.in_categories(OPERATOR_CATEGORIES)
-    steps = Cover.of_rows(table, ranges & table.named(_STEP))
+    marked = ranges & table.named(_STEP)
+    steps = Cover.of_rows(table, marked)
     if not len(steps.starts):
         return None
-    threads = table.tid[ranges & table.named(_STEP)]
-    own = np.flatnonzero(operators & np.isin(table.tid, threads) & _inside(table, steps))
+    threads = table.tid[marked]
+    own = np.flatnonzero(operators & np.isin(table.tid, threads) & steps.contains(table.ts_ns))
     outermost = own[_outermost(table.ts_ns[own], table.end_ns[own])]
     covered = Cover.of(table.ts_ns[outermost], table.end_ns[outermost])
-    zero_grad = Cover.of_rows(table, ranges & table.named(_ZERO_GRAD))
-    zeroing = operators & table.named(_ZEROING) & _inside(table, zero_grad)
+    zero_grad = Cover.of_rows(table, ranges & table.named(ZERO_GRAD))
+    zeroing = operators & table.named(_ZEROING) & zero_grad.contains(table.ts_ns)
     accumulating = Cover.of_rows(table, operators & table.named(_ACCUMULATE))
-    adding = operators & table.named(_ADD) & _inside(table, accumulating)
+    adding = operators & table.named(_ADD) & accumulating.contains(table.ts_ns)
     return OptimizerUse(
         calls=len(steps.starts),
         time_us=steps.total_ns / 1000,
@@ -68,15 +68,6 @@ def optimizer_use(table: EventTable) -> OptimizerUse | None:
         zeroing_us=Cover.of_rows(table, zeroing).total_ns / 1000,
         adding_us=Cover.of_rows(table, adding).total_ns / 1000,
     )
-
-
-def _inside(table: EventTable, cover: Cover) -> Bools:
-    """Return which events begin within a stretch, shape (n,)."""
-    if not len(cover.starts):
-        return np.zeros(len(table), dtype=np.bool_)
-    at = np.searchsorted(cover.starts, table.ts_ns, side="right") - 1
-    inside: Bools = (at >= 0) & (table.ts_ns < cover.ends[at])
-    return inside
 
 
 def _outermost(starts: Int64s, ends: Int64s) -> Int64s:

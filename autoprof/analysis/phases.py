@@ -15,11 +15,12 @@ from autoprof.analysis.table import (
     EventTable,
     Int64s,
     Step,
+    windows,
 )
 
 # Ranges of torch, of this product (Accelerator.backward, AcceleratedOptimizer.step) and of other trainers.
 _DATA = re.compile(r"enumerate\(DataLoader\)#(\w*)")
-_ZERO_GRAD = re.compile(r"Optimizer\.zero_grad#")
+ZERO_GRAD = re.compile(r"Optimizer\.zero_grad#")
 _OPTIMIZER = re.compile(r"AcceleratedOptimizer\.step$|Optimizer\.step#|## optimizer ##")
 _BACKWARD = re.compile(r"Accelerator\.backward$|## backward ##")
 _FORWARD = re.compile(r"(?:DistributedDataParallel|FullyShardedDataParallel)\.forward|## forward ##")
@@ -68,11 +69,11 @@ def phase_times(table: EventTable, steps: list[Step]) -> PhaseTimes:
     Where ranges lie in each other the earlier of data, optimizer, backward, forward has the time: gradient
     checkpointing runs forward inside backward, and that is backward.
     """
-    begins = np.array([step.start_ns for step in steps], dtype=np.int64)
-    ends = np.array([step.end_ns for step in steps], dtype=np.int64)
-    ranges = table.in_categories(ANNOTATION_CATEGORIES | OPERATOR_CATEGORIES) & _on_threads(table, steps)
+    begins, ends = windows(steps)
+    on_threads = table.on_threads_of(steps)
+    ranges = table.in_categories(ANNOTATION_CATEGORIES | OPERATOR_CATEGORIES) & on_threads
     data = Cover.of_rows(table, ranges & table.named(_DATA))
-    optimizer = Cover.of_rows(table, ranges & (table.named(_OPTIMIZER) | table.named(_ZERO_GRAD)))
+    optimizer = Cover.of_rows(table, ranges & (table.named(_OPTIMIZER) | table.named(ZERO_GRAD)))
     backward, backward_from = _backward(table, ranges)
     forward, forward_from = _forward(table, ranges, begins, data | optimizer, backward)
     shares = []
@@ -89,7 +90,7 @@ def phase_times(table: EventTable, steps: list[Step]) -> PhaseTimes:
     )
     collective, alone = None, None
     if len(collectives.starts):
-        operators = Cover.of_rows(table, table.in_categories(OPERATOR_CATEGORIES) & _on_threads(table, steps))
+        operators = Cover.of_rows(table, table.in_categories(OPERATOR_CATEGORIES) & on_threads)
         either = operators | collectives
         collective = collectives.within(begins, ends) / 1000
         alone = (either.within(begins, ends) - operators.within(begins, ends)) / 1000
@@ -120,14 +121,6 @@ def _loader(table: EventTable, ranges: Bools) -> str | None:
     rows = np.flatnonzero(ranges & table.named(_DATA))
     match = _DATA.match(table.names[table.name[rows[0]]]) if len(rows) else None
     return match[1] or None if match else None
-
-
-def _on_threads(table: EventTable, steps: list[Step]) -> Bools:
-    """Return which events are on a thread that steps are marked on."""
-    result = np.zeros(len(table), dtype=np.bool_)
-    for pid, tid in {(step.pid, step.tid) for step in steps}:
-        result |= (table.pid == pid) & (table.tid == tid)
-    return result
 
 
 def _backward(table: EventTable, ranges: Bools) -> tuple[Cover, str | None]:

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from autoprof.analysis.nesting import NESTED_CATEGORIES
-from autoprof.analysis.table import EventTable
+from autoprof.analysis.nesting import NESTED_CATEGORIES, by_thread
+from autoprof.analysis.table import EventTable, Int64s
 
 PYTHON_CATEGORIES = frozenset({"python_function"})
 
@@ -69,16 +69,13 @@ def _threads(table: EventTable) -> Iterator[tuple[str, list[tuple[bool, str, int
     What outlasts the frame that it began in is closed with it.
     """
     rows = np.flatnonzero(table.in_categories(NESTED_CATEGORIES | PYTHON_CATEGORIES))
-    lanes = table.pid[rows].astype(np.int64) * (len(table.tids) + 1) + table.tid[rows]
-    order = np.argsort(lanes, kind="stable")  # keeps the table's order by time within a thread
-    rows, lanes = rows[order], lanes[order]
-    for lane in np.split(rows, np.flatnonzero(np.diff(lanes)) + 1):
+    for lane in by_thread(table, rows):
         if len(lane):
             pid, tid = table.pids[table.pid[lane[0]]], table.tids[table.tid[lane[0]]]
             yield f"process {pid} thread {tid}", _nested(table, lane)
 
 
-def _nested(table: EventTable, lane: Any) -> list[tuple[bool, str, int]]:
+def _nested(table: EventTable, lane: Int64s) -> list[tuple[bool, str, int]]:
     events: list[tuple[bool, str, int]] = []
     under_way: list[tuple[str, int]] = []
     for row, start_ns, end_ns in zip(

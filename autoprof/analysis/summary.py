@@ -26,7 +26,7 @@ from autoprof.analysis.phases import Phases, phase_times
 from autoprof.analysis.reader import read_trace
 from autoprof.analysis.streams import StreamUse, stream_uses
 from autoprof.analysis.syncs import SyncUse, sync_uses
-from autoprof.analysis.table import EventTable, Int64s, Step
+from autoprof.analysis.table import EventTable, Int64s, Step, windows
 
 # A worker costs half a second to start; below this, compressed, one process is faster.
 _WORTH_WORKERS_BYTES = 8_000_000
@@ -123,8 +123,7 @@ def summarize(one: TraceInput) -> TraceSummary:
 
 def _windows(steps: list[Step]) -> tuple[Int64s, Int64s]:
     """Return each step up to where the next one begins: the device works on while the CPU is between them."""
-    begins = np.array([step.start_ns for step in steps], dtype=np.int64)
-    ends = np.array([step.end_ns for step in steps], dtype=np.int64)
+    begins, ends = windows(steps)
     follows = np.array(
         [one.number + 1 == other.number for one, other in itertools.pairwise(steps)], dtype=np.bool_
     )

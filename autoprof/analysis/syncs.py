@@ -9,7 +9,7 @@ import numpy as np
 
 from autoprof.analysis.cover import Cover
 from autoprof.analysis.device import DeviceRows
-from autoprof.analysis.table import RUNTIME_CATEGORIES, Bools, EventTable, Step
+from autoprof.analysis.table import RUNTIME_CATEGORIES, EventTable, Step, windows
 
 _BLOCKING = re.compile(r"(?:cuda|hip|cu)(?:Stream|Device|Event|Ctx)Synchronize|(?:cuda|hip)Memcpy$")
 
@@ -33,7 +33,8 @@ def sync_uses(table: EventTable, device: DeviceRows, steps: list[Step]) -> list[
     if not len(device.rows) or not steps:
         return []
     blocking = table.in_categories(RUNTIME_CATEGORIES) & table.named(_BLOCKING)
-    rows = np.flatnonzero(blocking & _within(table, steps))
+    within = Cover.of(*windows(steps)).contains(table.ts_ns)
+    rows = np.flatnonzero(blocking & within & table.on_threads_of(steps))
     starts = table.ts_ns[device.rows]
     busy = Cover.of(starts, starts + device.dur_ns)
     seen: set[int] = set()
@@ -51,11 +52,3 @@ def sync_uses(table: EventTable, device: DeviceRows, steps: list[Step]) -> list[
             seen.add(after)  # two calls in one gap: it counts once
             use.idle_us += float(busy.starts[after] - busy.ends[after - 1]) / 1000
     return sorted(found.values(), key=lambda use: (-use.idle_us, -use.time_us, use.name))
-
-
-def _within(table: EventTable, steps: list[Step]) -> Bools:
-    result = np.zeros(len(table), dtype=np.bool_)
-    for step in steps:
-        on_thread = (table.pid == step.pid) & (table.tid == step.tid)
-        result |= on_thread & (table.ts_ns >= step.start_ns) & (table.ts_ns < step.end_ns)
-    return result

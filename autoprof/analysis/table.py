@@ -155,6 +155,13 @@ class EventTable:
         """Return which events ran on an accelerator, shape (n,)."""
         return self.in_categories(DEVICE_CATEGORIES)
 
+    def on_threads_of(self, steps: list[Step]) -> Bools:
+        """Return which events are on a thread that steps are marked on, shape (n,)."""
+        result = np.zeros(len(self), dtype=np.bool_)
+        for pid, tid in {(step.pid, step.tid) for step in steps}:
+            result |= (self.pid == pid) & (self.tid == tid)
+        return result
+
     @functools.cached_property
     def steps(self) -> list[Step]:
         """Return the whole steps by number.
@@ -206,3 +213,10 @@ class Step:
     def end_ns(self) -> int:
         """Return where the step ends."""
         return self.start_ns + self.dur_ns
+
+
+def windows(steps: list[Step]) -> tuple[Int64s, Int64s]:
+    """Return where the steps begin and end, nanoseconds, both of the shape (len(steps),)."""
+    begins = np.array([step.start_ns for step in steps], dtype=np.int64)
+    ends = np.array([step.end_ns for step in steps], dtype=np.int64)
+    return begins, ends
