@@ -210,7 +210,7 @@ class Recorder:
             self._labels[self.step] = " ".join([span, *(f"({note})" for note in notes)])
 
     def stop(
-        self, step: int, *, scratch: Path, whole: bool, step_source: str, usual_step_s: float | None = None
+        self, step: int, *, scratch: Path, whole: bool, step_source: str, usual_step_s: float | None
     ) -> RawTrace | None:
         """Stop while ``step`` is the step under way and write the raw trace into ``scratch``.
 

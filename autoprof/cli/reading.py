@@ -84,13 +84,12 @@ def read_run(place: str, capture: int | None, jobs: int | None = None) -> Summar
         raise CommandError(str(error)) from None
 
 
-def one_run(place: str) -> Path:
-    """Return the run that ``place`` is, or the only one in it.
+def runs_in(folder: Path) -> list[Path]:
+    """Return the run that ``folder`` is, or those in it.
 
     Raises:
-        CommandError: there is none, or several.
+        CommandError: there is none.
     """
-    folder = Path(place)
     if not folder.is_dir():
         raise CommandError(
             f"{folder} is not a folder; name a run, or the folder given as ACCELPROF_OUTPUT_DIR"
@@ -98,6 +97,16 @@ def one_run(place: str) -> Path:
     runs = layout.find_runs(folder)
     if not runs:
         raise CommandError(f"no run in {folder}; a job writes one when ACCELPROF_ENABLE=1 is set")
+    return runs
+
+
+def one_run(folder: Path) -> Path:
+    """Return the run that ``folder`` is, or the only one in it.
+
+    Raises:
+        CommandError: there is none, or several.
+    """
+    runs = runs_in(folder)
     if len(runs) > 1:
         names = ", ".join(run.name for run in runs[-3:])
         raise CommandError(f"{folder} holds {len(runs)} runs; name one of them, the latest are: {names}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 
 from autoprof.cli import CommandError, reading
 
@@ -24,7 +25,7 @@ def run(args: argparse.Namespace) -> int:
     """
     from autoprof.report.steps import as_document, as_text
 
-    place = reading.one_run(args.run)
+    place = reading.one_run(Path(args.run))
     paces = reading.read_paces(place)
     if paces is None:
         raise CommandError(

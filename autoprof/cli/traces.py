@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from autoprof import redact
-from autoprof.cli import CommandError
+from autoprof.cli import CommandError, reading
 from autoprof.run import layout
 from autoprof.settings import Settings, is_url
 
@@ -35,15 +35,7 @@ def run(args: argparse.Namespace) -> int:
     """
     if is_url(args.folder):
         return _elsewhere(args.folder)
-    folder = Path(args.folder)
-    if not folder.is_dir():
-        raise CommandError(
-            f"{folder} is not a folder; name a run, or the folder given as ACCELPROF_OUTPUT_DIR"
-        )
-    runs = layout.find_runs(folder)
-    if not runs:
-        raise CommandError(f"no run in {folder}; a job writes one when ACCELPROF_ENABLE=1 is set")
-    for path in runs:
+    for path in reading.runs_in(Path(args.folder)):
         print(path)
         _print([(trace, trace.path.stat().st_size, str(trace.path)) for trace in layout.find_traces(path)])
     return 0
