@@ -9,7 +9,6 @@ own, in an order that changes each round, and is compared with the plain capture
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -36,22 +35,23 @@ for _ in range(40):
     took.append(time.perf_counter() - began)
 print(json.dumps(dict(step_s=statistics.median(took[8:16]), end_s=max(took[16:18]))))
 """
-OPTIONS: dict[str, dict[str, str]] = {
-    "plain": {},
-    "RECORD_SHAPES": {"ACCELPROF_RECORD_SHAPES": "1"},
-    "WITH_FLOPS": {"ACCELPROF_WITH_FLOPS": "1"},
-    "PROFILE_MEMORY": {"ACCELPROF_PROFILE_MEMORY": "1"},
-    "WITH_STACK": {"ACCELPROF_WITH_STACK": "1"},
-    "VERBOSE_STACKS": {"ACCELPROF_VERBOSE_STACKS": "1"},
-    "PYTHON_GC": {"ACCELPROF_PYTHON_GC": "1"},
-    "PROFILE_ALL_THREADS": {"ACCELPROF_PROFILE_ALL_THREADS": "1"},
-    "OVERLOAD_NAMES": {"ACCELPROF_OVERLOAD_NAMES": "1"},
-}
+PLAIN = ""
+OPTIONS = (
+    "RECORD_SHAPES",
+    "WITH_FLOPS",
+    "PROFILE_MEMORY",
+    "WITH_STACK",
+    "VERBOSE_STACKS",
+    "PYTHON_GC",
+    "PROFILE_ALL_THREADS",
+    "OVERLOAD_NAMES",
+)
 
 
-def job(environ: Mapping[str, str]) -> Any:
-    """Run the job with options; seconds of a recorded step and of the step after, bytes of the trace."""
-    return run_job(JOB, environ={"ACCELPROF_ENABLE": "1", "ACCELPROF_ACTIVE": "10", **environ})
+def job(option: str) -> Any:
+    """Run the job with an option; seconds of a recorded step and of the step after, bytes of the trace."""
+    asked = {f"ACCELPROF_{option}": "1"} if option else {}
+    return run_job(JOB, environ={"ACCELPROF_ENABLE": "1", "ACCELPROF_ACTIVE": "10", **asked})
 
 
 def main() -> None:
@@ -59,15 +59,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
-    found = in_turn({name: partial(job, environ) for name, environ in OPTIONS.items()}, args.rounds)
-    plain = found["plain"]
-    rows = []
-    for name, results in found.items():
-        columns = [
-            ratios([one[key] for one in results], [one[key] for one in plain])
-            for key in ("step_s", "end_s", "bytes")
+    found = in_turn({option: partial(job, option) for option in (PLAIN, *OPTIONS)}, args.rounds)
+    rows = [
+        [
+            option,
+            *(
+                spread(ratios([one[key] for one in found[option]], [one[key] for one in found[PLAIN]]), 2)
+                for key in ("step_s", "end_s", "bytes")
+            ),
         ]
-        rows.append([name, *(spread(column, 2) for column in columns)])
+        for option in OPTIONS
+    ]
     table(["option", "a recorded step", "the capture's end", "bytes"], rows)
 
 
