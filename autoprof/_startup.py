@@ -197,7 +197,8 @@ def _install_hooks(module: "ModuleType") -> None:
 
 def _say_not_active(error: Exception) -> None:
     try:
-        message = " ".join(str(error).split())
-        sys.stderr.write(f"autoprof: not active: {type(error).__name__}: {message}\n")
+        line = f"autoprof: not active: {type(error).__name__}: {' '.join(str(error).split())}\n"
+        # Past the stream's buffer: what cannot be written from there ends the interpreter with status 120.
+        os.write(sys.stderr.fileno(), line.encode("utf-8", "backslashreplace"))
     except Exception:  # noqa: BLE001  stderr is closed or absent: there is nobody to tell
         return

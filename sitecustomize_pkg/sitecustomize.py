@@ -26,9 +26,12 @@ def arm() -> None:
 
 
 def say(line: str) -> None:
-    """Write one prefixed line to stderr, if there is one."""
+    """Write one prefixed line to stderr, if there is one.
+
+    Past the stream's buffer: what cannot be written from there makes the interpreter end with status 120.
+    """
     try:
-        sys.stderr.write(f"autoprof: {line}\n")
+        os.write(sys.stderr.fileno(), f"autoprof: {line}\n".encode("utf-8", "backslashreplace"))
     except (AttributeError, OSError, ValueError):  # absent, full or closed: there is nobody to tell
         return
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
+import os
 import sys
 import traceback
 from collections.abc import Callable
@@ -89,11 +90,25 @@ def fault(where: str, error: BaseException) -> None:
 
 
 def say(line: str) -> None:
-    """Write one prefixed line to stderr, whatever state that is in and whatever the script has put there."""
+    """Write one prefixed line to stderr, whatever state that is in and whatever the script has put there.
+
+    Nothing stays in the stream's buffer: what cannot be written from there ends the interpreter with status
+    120.
+    """
     try:
         stream = sys.__stderr__ or sys.stderr
-        if stream is not None:
-            stream.write(f"autoprof: {line}\n")
+        if stream is None:
+            return
+        text = f"autoprof: {line}\n"
+        try:
+            descriptor = stream.fileno()
+        except (AttributeError, OSError, ValueError):  # an object of the script's own
+            stream.write(text)
             stream.flush()
-    except Exception:  # noqa: BLE001  closed, full, or an object of the script's own: nobody to tell
+            return
+        stream.flush()
+        rest = text.encode("utf-8", "backslashreplace")
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+    except Exception:  # noqa: BLE001  closed, full, or broken: nobody to tell
         return

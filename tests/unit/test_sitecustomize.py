@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -151,6 +152,14 @@ def test_without_the_package_one_line_says_so_and_the_users_own_runs(
     assert result.stdout == "sitecustomize of the user\njob\n"
     assert result.stderr == "autoprof: not active: ModuleNotFoundError: No module named 'autoprof'\n"
     assert bare.output("print('job')", path=[ours, users]) == "sitecustomize of the user\njob"
+
+
+def test_a_missing_package_told_to_a_full_device_leaves_the_status(bare: Sandbox, ours: Path) -> None:
+    shutil.rmtree(ours.parent / "autoprof")
+    command = f"'{bare.python}' -c 'print(1)' 2> /dev/full"
+    environ = {"PYTHONPATH": str(ours), **ON}
+    finished = subprocess.run(["sh", "-c", command], env=environ, capture_output=True, check=False)
+    assert (finished.returncode, finished.stdout) == (0, b"1\n")
 
 
 def test_a_package_that_fails_to_load_is_one_line(bare: Sandbox, ours: Path, users: Path) -> None:

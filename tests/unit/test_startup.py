@@ -240,6 +240,11 @@ def test_hooks_that_cannot_be_imported_are_one_line_and_accelerate_works(sandbox
     assert result.stderr.count("\n") == 1
 
 
+def test_a_fault_told_to_a_closed_stderr_leaves_the_status(sandbox: Sandbox) -> None:
+    code = "import os; os.close(2); import accelerate; print('ok')"
+    assert sandbox.run(code, FAKE_FAULT="OSError()", **ON).stdout == "ok\n"
+
+
 def test_a_fault_with_nobody_to_tell_does_no_harm(sandbox: Sandbox) -> None:
     command = f"'{sandbox.python}' -c 'import accelerate; print(1)' 2>&-"
     environ = {"PYTHONPATH": str(sandbox.path / "packages"), "FAKE_FAULT": "OSError()", **ON}
