@@ -93,11 +93,7 @@ def run_job(
     instead: ``python``, ``torchrun`` or ``accelerate``.
     """
     output_dir = folder / "traces"
-    environment = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("ACCELPROF_", "_ACCELPROF_", "SLURM_", "PYTEST_"))
-    }
+    environment = _outer_environment()
     environment |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "ACCELERATE_USE_CPU": "true"}
     if enable:
         environment |= {"ACCELPROF_ENABLE": "1", "ACCELPROF_OUTPUT_DIR": str(output_dir)}
@@ -131,6 +127,12 @@ def launcher(by: str, ranks: int) -> list[str]:
     return [sys.executable]
 
 
+def _outer_environment() -> dict[str, str]:
+    """The environment of the tests without what would change a job."""
+    others = ("ACCELPROF_", "_ACCELPROF_", "SLURM_", "PYTEST_", "PYTHONUNBUFFERED")
+    return {name: value for name, value in os.environ.items() if not name.startswith(others)}
+
+
 def _run_warm(
     folder: Path, command: list[str], ranks: int, environment: Mapping[str, str]
 ) -> tuple[list[int], str, str]:
@@ -162,7 +164,7 @@ class _WarmProcess:
     """The other end of ``warm.py``."""
 
     def __init__(self) -> None:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("ACCELPROF_")}
+        environment = _outer_environment()
         # What is read while torch is imported; the start of a job sets the second one itself.
         environment |= {"OMP_NUM_THREADS": "1", "KINETO_LOG_LEVEL": "6", "ACCELERATE_USE_CPU": "true"}
         environment |= {"HF_HUB_OFFLINE": "1"}

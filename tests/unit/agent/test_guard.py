@@ -7,13 +7,14 @@ import subprocess
 import sys
 
 import pytest
+from sandbox import bare_environ
 
-SAY = "import os, sys; from autoprof.agent.guard import say; {}; say('one line'); print('done')"
+SAY = "from autoprof.agent.guard import say; import io, os, sys; {}; say('one line'); {}"
 
 
-def _run(prepare: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", SAY.format(prepare)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+def _run(prepare: str, then: str = "print('done')") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", SAY.format(prepare, then)]
+    return subprocess.run(command, env=bare_environ(), capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize(
@@ -37,12 +38,7 @@ def test_a_line_follows_what_the_script_has_not_flushed_yet() -> None:
 
 
 def test_a_stream_without_a_descriptor_gets_the_line_too() -> None:
-    code = (
-        "import io, sys; from autoprof.agent.guard import say; sys.__stderr__ = io.StringIO(); "
-        "say('one line'); "
-        "print(sys.__stderr__.getvalue(), end='')"
-    )
-    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    finished = _run("sys.__stderr__ = io.StringIO()", "print(sys.__stderr__.getvalue(), end='')")
     assert (finished.returncode, finished.stdout, finished.stderr) == (0, "autoprof: one line\n", "")
 
 
